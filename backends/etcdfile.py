@@ -52,7 +52,7 @@ from backends.errors import (
 from backends.etcd import columns, pages
 from backends.etcd._pb.rpc_pb2 import KeyValue
 from backends.files import open_regular
-from backends.protocols import Point, Versioned, Write
+from backends.protocols import StorePoint, Versioned, Write
 
 _PAGE: Final = struct.Struct("<QHHI")
 _INNER: Final = struct.Struct("<IIQ")
@@ -297,7 +297,7 @@ class EtcdFile:
         except DecodeError:
             return None
 
-    def _read(self, rows: npt.NDArray[np.int64]) -> columns.Keys:
+    def _read(self, rows: npt.NDArray[np.int64]) -> columns.PageKeys:
         """Return records; the record of a deleted key has no revision, so each gets its own."""
         places = zip(self._place[rows].tolist(), self._size[rows].tolist(), strict=True)
         keys = columns.read_keys([self._bytes[start : start + size] for start, size in places])
@@ -311,12 +311,12 @@ class EtcdFile:
         newest[older[older >= 0]] = False
         return np.flatnonzero(newest & ~self._dead[:until])
 
-    def _demand_open(self) -> None:
+    def _require_open(self) -> None:
         if self._closed:
             raise UnavailableError(self._uri, "it was closed")
 
     def _keys(self) -> Iterator[Any]:
-        self._demand_open()
+        self._require_open()
         for row in self._live.tolist():
             yield self._parse(int(self._place[row]), int(self._size[row]))
 
@@ -363,23 +363,23 @@ class EtcdFile:
         keys = [kv.key for kv in self._keys() if kv.key.endswith(_LAYOUT) and _MANAGER in kv.value]
         return [key[: -len(_LAYOUT)].decode(errors="backslashreplace") for key in keys]
 
-    def point(self) -> Point:
+    def point(self) -> StorePoint:
         since = f"history begins after revision {self._compacted}: earlier changes are compacted"
         notes = (since if self._compacted else "history is whole: nothing was compacted", *self._notes)
         rest = (f"and {self._more_damage} more",) if self._more_damage else ()
         fault = self.find_free_list_fault()
         broken = () if fault is None else (f"the list of free pages is broken ({fault}): {BROKEN_FREE_LIST}",)
-        return Point(self._shown, None, gaps=(*self._damage, *rest), notes=(*notes, *broken))
+        return StorePoint(self._shown, None, gaps=(*self._damage, *rest), notes=(*notes, *broken))
 
     def scan(self, root: str) -> Iterator[pa.RecordBatch]:
-        self._demand_open()
+        self._require_open()
         for start in range(0, len(self._live), _BATCH):
             rows = pages.below(pages.batch(self._read(self._live[start : start + _BATCH])), root)
             if rows.num_rows:
                 yield rows
 
     def history(self, root: str) -> Iterator[pa.RecordBatch]:
-        self._demand_open()
+        self._require_open()
         first, until = np.searchsorted(self._main, [self._compacted, self._shown], "right").tolist()
         for start in range(first, until, _BATCH):
             chosen = np.arange(start, min(start + _BATCH, until))

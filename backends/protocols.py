@@ -70,7 +70,7 @@ may give it once for many changes, and not at all for empty inner nodes of a led
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class StorePoint:
     """The point in time that a store shows.
 
     Attributes:
@@ -127,7 +127,7 @@ class Acl:
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class StoreTls:
     """Files for TLS, in PEM.
 
     Attributes:
@@ -271,7 +271,7 @@ class ScannableStore(MetadataStore, Protocol):
     Its other reads show the same point, as far as `point` does not say otherwise.
     """
 
-    def point(self) -> Point:
+    def point(self) -> StorePoint:
         """Return the point in time that `scan` shows; decided at the first call and kept."""
         ...
 
@@ -286,7 +286,7 @@ class ScannableStore(MetadataStore, Protocol):
     def history(self, root: str) -> Iterator[pa.RecordBatch]:
         """Yield the known changes at and below `root` up to `point`, as `CHANGES`, `txn` ascending.
 
-        Nothing says that it is everything: a store forgets (`Point.notes` says from where on it remembers).
+        Nothing says that it is everything: a store forgets (`StorePoint.notes` says from where on it remembers).
         """
         ...
 

@@ -34,10 +34,10 @@ from backends.protocols import (
     ChangeFeed,
     Election,
     MetadataStore,
-    Point,
     Sasl,
     ScannableStore,
-    Tls,
+    StorePoint,
+    StoreTls,
     Versioned,
     Write,
 )
@@ -226,7 +226,7 @@ class ReadOnlyScannableStore(ReadOnlyStore):
         super().__init__(store)
         self._scannable = store
 
-    def point(self) -> Point:
+    def point(self) -> StorePoint:
         return self._scannable.point()
 
     def scan(self, root: str) -> Iterator[pa.RecordBatch]:
@@ -330,7 +330,7 @@ def open_store(
     at: str | None = None,
     auth: tuple[str, str] | None = None,
     sasl: Sasl | None = None,
-    tls: Tls | None = None,
+    tls: StoreTls | None = None,
     ops_s: float | None = None,
     session_s: float = 30.0,
     patience_s: float = 60.0,
@@ -383,7 +383,7 @@ def open_election(
     acl: str | None = None,
     auth: tuple[str, str] | None = None,
     sasl: Sasl | None = None,
-    tls: Tls | None = None,
+    tls: StoreTls | None = None,
     session_s: float = 15.0,
 ) -> Election:
     """Return an election between instances with the same key of a live store, without connecting yet.
@@ -420,7 +420,7 @@ def open_feed(
     logs: Sequence[str] = (),
     auth: tuple[str, str] | None = None,
     sasl: Sasl | None = None,
-    tls: Tls | None = None,
+    tls: StoreTls | None = None,
     session_s: float = 30.0,
     patience_s: float = 60.0,
 ) -> ChangeFeed:
@@ -488,7 +488,7 @@ def _open_etcd(
     writable: bool,
     shown_at: str | None,
     auth: tuple[str, str] | None,
-    tls: Tls | None,
+    tls: StoreTls | None,
     ops_s: float | None,
     waits: tuple[float, float],
 ) -> OpenStore:

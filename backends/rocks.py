@@ -100,9 +100,9 @@ class RocksReader:
         while flat := list(chain.from_iterable(islice(pairs, batch))):
             yield flat[::2], flat[1::2]
             last = flat[-2]
-        self._demand_end(last, low, high)
+        self._require_end(last, low, high)
 
-    def _demand_end(self, last: bytes | None, low: bytes | None, high: bytes | None) -> None:
+    def _require_end(self, last: bytes | None, low: bytes | None, high: bytes | None) -> None:
         """The library's iterators end silently at a broken block, so the key after the last one is read too."""
         iterator = self._db.iter(_below(high))
         try:
@@ -192,7 +192,7 @@ def _open_links(folder: Path, private: Path) -> RocksReader:
             (links / file.name).symlink_to(file.absolute())
         else:
             (links / file.name).write_bytes(_content(file, limit))
-    _demand_trial(folder, links, files)
+    _require_trial(folder, links, files)
     try:
         return RocksReader(open_links(links, is_forgiving=False), folder, None)
     except Exception as error:  # noqa: BLE001  # rocksdict raises nothing narrower
@@ -214,10 +214,10 @@ def _content(file: Path, limit: int) -> bytes:
 
 
 _tried: dict[bytes, str | None] = {}
-"""The reason why a database must not be opened here, None if it may; by the files that `_demand_trial` reads."""
+"""The reason why a database must not be opened here, None if it may; by the files that `_require_trial` reads."""
 
 
-def _demand_trial(folder: Path, links: Path, files: list[Path]) -> None:
+def _require_trial(folder: Path, links: Path, files: list[Path]) -> None:
     """Check that the opening ends, of manifests and table files that were not tried before.
 
     Raises:

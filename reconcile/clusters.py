@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InstanceSource:
     """One source, and the instance id that it names.
 
     Attributes:
@@ -73,7 +73,7 @@ def read_cookie_instances(cookies: Mapping[str, bytes]) -> dict[str, list[str]]:
     return named
 
 
-def of_catalog(name: str, sources: pa.Table, nodes: pa.Table) -> Source:
+def of_catalog(name: str, sources: pa.Table, nodes: pa.Table) -> InstanceSource:
     """Return a catalog as a source: by its INSTANCEID, without one by its cookies, where these agree.
 
     Args:
@@ -83,10 +83,10 @@ def of_catalog(name: str, sources: pa.Table, nodes: pa.Table) -> Source:
     """
     given = sources["instance_id"].drop_null().to_pylist()
     if given:
-        return Source(name, given[0])
+        return InstanceSource(name, given[0])
     rows = nodes.filter(pc.equal(nodes["kind"], "cookie")).select(["path", "raw"]).to_pylist()
     named = list(read_cookie_instances({row["path"]: row["raw"] for row in rows}))
-    return Source(name, named[0] if len(named) == 1 else None)
+    return InstanceSource(name, named[0] if len(named) == 1 else None)
 
 
 def list_named(catalog: Dataset) -> frozenset[str]:
@@ -101,18 +101,18 @@ def list_named(catalog: Dataset) -> frozenset[str]:
     return frozenset([*sources["instance_id"].drop_null().to_pylist(), *in_cookies])
 
 
-def of_bookies(bookies: pa.Table) -> list[Source]:
+def of_bookies(bookies: pa.Table) -> list[InstanceSource]:
     """Return bookies as sources, those that name the same cluster as one; BOOKIES in."""
     named: dict[str | None, list[str]] = {}
     for row in bookies.select(["bookie", "instance_id"]).to_pylist():
         named.setdefault(row["instance_id"], []).append(row["bookie"])
     return [
-        Source(f"bookie {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""), instance_id)
+        InstanceSource(f"bookie {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""), instance_id)
         for instance_id, names in sorted(named.items(), key=lambda item: item[0] is None)
     ]
 
 
-def demand_one(sources: Iterable[Source]) -> None:
+def require_one(sources: Iterable[InstanceSource]) -> None:
     """Refuse sources of two clusters; the first that names an instance id is whose cluster the others must be of.
 
     Raises:
@@ -131,8 +131,8 @@ def is_of_cluster(captured: Dataset, now: str) -> bool:
     return not now or not named or now in named
 
 
-def demand_of_cluster(
-    catalog: Dataset, uri: str, inventories: Sequence[Dataset] = (), others: Sequence[Source] = ()
+def require_of_cluster(
+    catalog: Dataset, uri: str, inventories: Sequence[Dataset] = (), others: Sequence[InstanceSource] = ()
 ) -> None:
     """Refuse what is put together with a store, and is of a cluster that the store names nowhere.
 
@@ -153,14 +153,14 @@ def demand_of_cluster(
             raise InputError(source.name, problem, "leave it out, or name the one of this cluster")
 
 
-def name_earlier(catalog: Dataset, earlier: Dataset | None) -> list[Source]:
+def name_earlier(catalog: Dataset, earlier: Dataset | None) -> list[InstanceSource]:
     """Return the clusters that an earlier catalog of a store names, unless the store names one of them."""
     instances = list_named(earlier) if earlier is not None else frozenset[str]()
     if earlier is None or instances & list_named(catalog):
         return []
-    return [Source(f"the run before, with {earlier.path},", instance) for instance in sorted(instances)]
+    return [InstanceSource(f"the run before, with {earlier.path},", instance) for instance in sorted(instances)]
 
 
-def nameless(sources: Iterable[Source]) -> list[str]:
+def nameless(sources: Iterable[InstanceSource]) -> list[str]:
     """Return the sources that name no instance id: nothing shows of which cluster they are."""
     return [source.name for source in sources if source.instance_id is None]

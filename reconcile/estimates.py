@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Step(StrEnum):
+class EstimatedStep(StrEnum):
     """A step whose time is known before it begins."""
 
     LIST = "listing the store"
@@ -38,12 +38,12 @@ class Rate:
 
 
 RATES: Final = {
-    Step.LIST: Rate(1, 0.3e-3),
-    Step.COLLECT: Rate(1, 0.05e-3),
-    Step.RECOVER: Rate(10, 5e-6),
-    Step.SCRUTINIZE: Rate(5, 1e-4),
-    Step.CHECK_IMPACT: Rate(1, 1e-6),
-    Step.APPLY: Rate(1, 0.8e-3),
+    EstimatedStep.LIST: Rate(1, 0.3e-3),
+    EstimatedStep.COLLECT: Rate(1, 0.05e-3),
+    EstimatedStep.RECOVER: Rate(10, 5e-6),
+    EstimatedStep.SCRUTINIZE: Rate(5, 1e-4),
+    EstimatedStep.CHECK_IMPACT: Rate(1, 1e-6),
+    EstimatedStep.APPLY: Rate(1, 0.8e-3),
 }
 HERE_S: Final = 10.0
 """So much is done without Spark, whose start and workers take as long."""
@@ -51,7 +51,7 @@ _MINUTE: Final = 60
 _HOUR: Final = 3_600
 
 
-def estimate_s(step: Step, things: int) -> float:
+def estimate_s(step: EstimatedStep, things: int) -> float:
     """Return about how many seconds a step takes.
 
     Args:
@@ -62,7 +62,7 @@ def estimate_s(step: Step, things: int) -> float:
     return rate.start_s + rate.each_s * things
 
 
-def is_short(step: Step, things: int) -> bool:
+def is_short(step: EstimatedStep, things: int) -> bool:
     """Whether a step is done sooner in this process than by Spark."""
     return RATES[step].each_s * things <= HERE_S
 

@@ -45,7 +45,7 @@ import pyarrow.parquet as pq
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore, ScannableStore
 from backends.registry import OpenStore
-from reconcile.clusters import Source, decode_named
+from reconcile.clusters import InstanceSource, decode_named
 from recovery.codecs import log_records, managed_ledger
 from recovery.codecs.store import places
 from recovery.dataset import sort_by_key
@@ -87,7 +87,7 @@ class References:
     rows: pa.Table
     unreadable: tuple[tuple[str, str], ...] = ()
     gaps: tuple[str, ...] = ()
-    stores: tuple[Source, ...] = ()
+    stores: tuple[InstanceSource, ...] = ()
     names_all: bool = True
 
     @classmethod
@@ -279,7 +279,7 @@ def of_store(opened: OpenStore) -> References:
         references += _find_gone_ledgers(opened.store, topics, named).values()
         gaps = opened.store.point().gaps
     ledgers = opened.root if topics != opened.root else f"{above}{_LEDGERS}"
-    source = Source(f"references {opened.uri}", _cluster(opened.store, ledgers, opened.layout_hint))
+    source = InstanceSource(f"references {opened.uri}", _cluster(opened.store, ledgers, opened.layout_hint))
     return References(_once(_make_table(references, opened.uri)), tuple(unreadable), gaps, (source,))
 
 
@@ -310,7 +310,7 @@ def _read_pravega(opened: OpenStore, top: str) -> References:
     gaps = opened.store.point().gaps if isinstance(opened.store, ScannableStore) else ()
     is_beside = top != opened.root
     cluster = _cluster(opened.store, opened.root, opened.layout_hint) if is_beside else None
-    source = Source(f"references {opened.uri}", cluster)
+    source = InstanceSource(f"references {opened.uri}", cluster)
     return References(_once(_make_table(references, opened.uri)), tuple(unreadable), gaps, (source,))
 
 

@@ -29,7 +29,7 @@ from backends.registry import parse_store_uri
 from backends.zkfiles import servers, txnlog
 from reconcile.stores import catalog_path, is_backup
 from recovery.errors import InputError
-from recovery.inspect.file_kinds import HEAD, Kind, kind_of
+from recovery.inspect.file_kinds import HEAD, FileKind, kind_of
 
 _ARCHIVE: Final = re.compile(r"\.(tar(\.\w+)?|t[gbx]z2?)$")
 _DAMAGED: Final = (EOFError, zlib.error, LZMAError)
@@ -82,9 +82,9 @@ def _is_archive(path: Path) -> bool:
 
 def _of_file(path: Path) -> str:
     kind = _find_kind(path)
-    if kind is Kind.ETCD:
+    if kind is FileKind.ETCD:
         return "etcdfile"
-    if kind in (Kind.ZK_SNAPSHOT, Kind.ZK_LOG) or txnlog.first_of(path.name) is not None:
+    if kind in (FileKind.ZK_SNAPSHOT, FileKind.ZK_LOG) or txnlog.first_of(path.name) is not None:
         return "zkfiles"
     problem = (
         "is neither a file of ZooKeeper, nor a database of etcd, nor an archive"
@@ -94,7 +94,7 @@ def _of_file(path: Path) -> str:
     raise InputError(str(path), problem, "name what the store's servers keep, a capture's folder, or a URI")
 
 
-def _find_kind(path: Path) -> Kind | None:
+def _find_kind(path: Path) -> FileKind | None:
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             return kind_of(path, file.read(HEAD))[0]
@@ -111,7 +111,7 @@ def _look_into(folder: Path, given: str) -> tuple[str, Path]:
     except UnavailableError as error:
         raise InputError(given, f"cannot be read: {error}", "let this user read it") from error
     except NoSuchStoreError as error:
-        databases = [path for path in _list_files(folder) if _find_kind(path) is Kind.ETCD]
+        databases = [path for path in _list_files(folder) if _find_kind(path) is FileKind.ETCD]
         if len(databases) == 1:
             return "etcdfile", databases[0]
         problem = f"has {len(databases)} databases of etcd" if databases else "has files of neither ZooKeeper nor etcd"

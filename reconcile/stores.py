@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from urllib.parse import quote, unquote
 
 from backends.errors import AccessDeniedError, UnsupportedStoreError
-from backends.protocols import Kerberos, Sasl, Tls
+from backends.protocols import Kerberos, Sasl, StoreTls
 from backends.registry import UNPACED, OpenStore, parse_store_uri
 from backends.registry import open_store as open_live_store
 from reconcile.errors import Advice, GuardRefusedError, Remedy
@@ -50,7 +50,7 @@ class Access(Protocol):
         """User and password for etcd."""
 
     @property
-    def tls(self) -> Tls | None:
+    def tls(self) -> StoreTls | None:
         """How connections are encrypted; None: not."""
 
     @property
@@ -66,7 +66,7 @@ class KnownAccess:
     bookie_digest: tuple[str, str] | None = None
     sasl: Sasl | None = None
     etcd: tuple[str, str] | None = None
-    tls: Tls | None = None
+    tls: StoreTls | None = None
     patience_s: float = 60.0
 
 
@@ -96,7 +96,7 @@ class AccessAs:
         return self.access.etcd
 
     @property
-    def tls(self) -> Tls | None:
+    def tls(self) -> StoreTls | None:
         """As the other access has it."""
         return self.access.tls
 
@@ -151,7 +151,7 @@ def is_live(uri: str) -> bool:
     return catalog_path(uri) is None and not is_backup(uri) and parse_store_uri(uri).is_live
 
 
-def demand_store_uri(uri: str) -> None:
+def require_store_uri(uri: str) -> None:
     """Check that a URI names a store, without opening it.
 
     Raises:
@@ -236,7 +236,7 @@ def of_catalog(dataset: Dataset, uri: str) -> OpenStore:
     return OpenStore(store, root, None if store.layout is None else str(store.layout), uri)
 
 
-def demand_same_keys(opened: OpenStore, layout: str, *, has_acl: bool = False) -> None:
+def require_same_keys(opened: OpenStore, layout: str, *, has_acl: bool = False) -> None:
     """Check that a plan's keys are those of the store's kind, and that the store has ACLs if some were named.
 
     Raises:

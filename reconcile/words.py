@@ -64,6 +64,6 @@ def _write_out(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape", "surrogatepass").decode()
 
 
-def word_age(seconds: float) -> str:
+def describe_age(seconds: float) -> str:
     """Return an age in the largest unit that it has at least two of."""
     return next(f"{seconds / unit:.0f} {name}" for name, unit in _UNITS if seconds >= 2 * unit or name == "s")

@@ -50,11 +50,11 @@ import pyarrow.parquet as pq
 
 from recovery import __version__
 from recovery.errors import DatasetError
-from recovery.manifest import Part, demand_shape, digest_of
+from recovery.manifest import Part, digest_of, require_shape
 from recovery.model import tables
 from recovery.model.ids import BUCKETS
 from recovery.out_folder import claim_folder, disk_error, release_folder, sync_folder, write_whole
-from recovery.place import DatasetPlace, demand_there, open_system, to_place
+from recovery.place import DatasetPlace, open_system, require_there, to_place
 from recovery.verified_file import BLOCK, VerifiedFile, hash_whole
 
 MANIFEST: Final = "manifest.json"
@@ -405,11 +405,11 @@ class Dataset:
                 partial(self._broken, part.file, "is not the file that the manifest lists"),
             )
             fragment = checked.make_fragment(pa.PythonFile(file, mode="r"))
-            self._demand_columns(part, fragment.physical_schema, schema)
+            self._require_columns(part, fragment.physical_schema, schema)
             fragments.append(fragment)
         return pads.FileSystemDataset(fragments, schema, checked)
 
-    def _demand_columns(self, part: Part, schema: pa.Schema, wanted: pa.Schema) -> None:
+    def _require_columns(self, part: Part, schema: pa.Schema, wanted: pa.Schema) -> None:
         """Refuse a file whose columns are not the table's; nothing but what is null in new tables may be missing."""
         is_older = list(self.manifest["schema_version"]) < list(tables.SCHEMA_VERSION)
         for field in wanted:
@@ -540,7 +540,7 @@ def open_dataset(path: str | DatasetPlace, kind: str) -> Dataset:
         if file.type not in (pafs.FileType.File, pafs.FileType.NotFound) or (file.size or 0) > _LARGEST_MANIFEST:
             problem = "is not a regular file, or too large for a manifest"
             raise DatasetError(f"{where}/{MANIFEST}", problem, f"name the folder of a bkmeta {kind}")
-        demand_there(system, f"{root}/{MANIFEST}")
+        require_there(system, f"{root}/{MANIFEST}")
         with system.open_input_stream(f"{root}/{MANIFEST}") as source:
             manifest = json.loads(source.read())
     except FileNotFoundError as error:
@@ -553,7 +553,7 @@ def open_dataset(path: str | DatasetPlace, kind: str) -> Dataset:
         stored_kind = str(manifest["kind"])
         dataset = Dataset(where, manifest)
         parts = [p for name in manifest["tables"] for p in dataset.parts(name)]
-        demand_shape(manifest, stored_kind)
+        require_shape(manifest, stored_kind)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise DatasetError(f"{where}/{MANIFEST}", "is not a manifest of ours", f"name a bkmeta {kind}") from error
     if major != tables.SCHEMA_VERSION[0]:

@@ -37,7 +37,7 @@ def _is_list_of_texts(value: object) -> bool:
     return value is None or (isinstance(value, list) and all(isinstance(text, str) for text in value))
 
 
-def demand_shape(manifest: Mapping[str, Any], kind: str) -> None:
+def require_shape(manifest: Mapping[str, Any], kind: str) -> None:
     """Raise TypeError or KeyError where a manifest lacks what every reader of its kind counts on."""
     fields: dict[str, type] = {"binding": dict, "coverage": dict}
     if kind == "plan":

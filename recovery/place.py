@@ -140,7 +140,7 @@ class RemotePlace:
     def read_bytes(self) -> bytes:
         """Return what a file holds."""
         system, path = open_system(self.uri)
-        demand_there(system, path)
+        require_there(system, path)
         with system.open_input_stream(path) as source:
             return bytes(source.read())
 
@@ -262,7 +262,7 @@ def open_system(text: str) -> tuple[Any, str]:
         ) from error
 
 
-def demand_there(system: Any, path: str) -> None:  # noqa: ANN401 - a file system of pyarrow
+def require_there(system: Any, path: str) -> None:  # noqa: ANN401 - a file system of pyarrow
     """Refuse a file that is not there before it is opened: HDFS's own library writes to stderr then.
 
     Raises:

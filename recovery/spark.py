@@ -96,7 +96,7 @@ def session(
     Raises:
         InputError: no pyspark, no Java that it can use, a master that does not answer, or a file that is of no use.
     """
-    demand_spark(master, python)
+    require_spark(master, python)
     let_pandas_in()
     try:
         from py4j.protocol import Py4JError  # noqa: PLC0415 - not installed on bookies, and slow to load
@@ -189,7 +189,7 @@ def _ship(spark: "SparkSession", folder: Path, python: Path | None) -> None:
         spark.sparkContext.addFile(str(python))
 
 
-def demand_spark(master: str, python: Path | None) -> None:
+def require_spark(master: str, python: Path | None) -> None:
     """Demand that a session can be started, without starting one. Arguments are those of `session`.
 
     Raises:

@@ -86,13 +86,13 @@ class VerifiedFile(io.RawIOBase):
         if end <= self._at:
             return b""
         low, high = self._at // BLOCK, -(-end // BLOCK)
-        self._demand_hashes()
+        self._require_hashes()
         stretch = b"".join(self._verify(low, high))
         part = stretch[self._at - low * BLOCK : end - low * BLOCK]
         self._at = end
         return part
 
-    def _demand_hashes(self) -> None:
+    def _require_hashes(self) -> None:
         if self._blocks:
             return
         with self._opened() as source:

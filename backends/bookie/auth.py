@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from backends.errors import UnsupportedAuthError
-from backends.sasl.exchanges import KerberosProof, PasswordProof, Proof
+from backends.sasl.exchanges import KerberosProof, PasswordProof, SaslExchange
 
 USER_VARIABLE: Final = "BKMETA_BOOKIE_SASL"
 _PLUGIN: Final = "sasl"
@@ -66,7 +66,7 @@ class Mechanism(Protocol):
 class _SaslExchange:
     """One proof by SASL."""
 
-    def __init__(self, proof: Proof) -> None:
+    def __init__(self, proof: SaslExchange) -> None:
         self._proof = proof
 
     @property
@@ -85,7 +85,7 @@ class _SaslExchange:
 class _Sasl:
     """BookKeeper's own plug-in for SASL."""
 
-    prove: Callable[[], Proof]
+    prove: Callable[[], SaslExchange]
     plugin: str = _PLUGIN
 
     def begin(self) -> Exchange:

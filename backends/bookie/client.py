@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from backends.bookie import frames
 from backends.bookie.auth import Mechanism, load_mechanism
-from backends.bookie.frames import Answer, Conversation, Outcome, Request, Status
+from backends.bookie.frames import BookieAnswer, BookieQuestion, Conversation, RequestOutcome, Status
 from backends.errors import ProtocolError, UnsupportedAuthError
 from backends.sasl.exchanges import SaslRefusedError
 
@@ -72,7 +72,7 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class BookieTls:
     """Files in PEM form; a value that can travel to other processes.
 
     Attributes:
@@ -101,7 +101,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class BookieOptions:
     """How bookies are asked; a value that can travel to other processes.
 
     Attributes:
@@ -121,11 +121,11 @@ class Options:
     per_bookie: float | None = None
     in_total: float | None = None
     largest_frame: int = frames.LARGEST_FRAME
-    tls: Tls | None = None
+    tls: BookieTls | None = None
     auth: str | None = None
 
 
-class Pace:
+class RequestPace:
     """A cap on requests in a second, shared by all that ask it."""
 
     def __init__(self, rate: float | None) -> None:
@@ -155,7 +155,7 @@ class Pace:
 class _RefusedError(Exception):
     """There is no connection to be had; its argument is the answer that every request gets."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: BookieAnswer) -> None:
         super().__init__(answer)
         self.answer = answer
 
@@ -164,7 +164,7 @@ class _RefusedError(Exception):
 class _Item:
     """A request in flight: its caller, and the number of failures."""
 
-    request: Request
+    request: BookieQuestion
     tag: Any
     broken: int = 0
     busy: int = 0
@@ -174,8 +174,8 @@ class _Item:
 class _Work:
     """One call of `ask`: the requests to send, and those to send again."""
 
-    fresh: Iterator[tuple[Any, Request]]
-    take: Callable[[Any, Answer], None]
+    fresh: Iterator[tuple[Any, BookieQuestion]]
+    take: Callable[[Any, BookieAnswer], None]
     busy: deque[_Item] = field(default_factory=deque)
     broken: deque[_Item] = field(default_factory=deque)
     """Requests lost with a connection. One may have broken it, so each is sent alone, after all others are answered."""
@@ -188,7 +188,7 @@ class _Work:
             return _Item(request, tag)
         return None
 
-    def lose(self, items: Iterable[_Item], answer: Answer) -> None:
+    def lose(self, items: Iterable[_Item], answer: BookieAnswer) -> None:
         """Take back the outstanding requests of a broken connection."""
         for item in items:
             item.broken += 1
@@ -197,7 +197,7 @@ class _Work:
             else:
                 self.broken.append(item)
 
-    def give_up(self, answer: Answer) -> None:
+    def give_up(self, answer: BookieAnswer) -> None:
         """Answer all that is left."""
         for waiting in (self.broken, self.busy):
             while waiting:
@@ -209,15 +209,15 @@ class _Work:
 class _Connection(asyncio.BufferedProtocol):
     """One connection: sends within its limit, and passes answers on."""
 
-    def __init__(self, options: Options, paces: Sequence[Pace]) -> None:
+    def __init__(self, options: BookieOptions, paces: Sequence[RequestPace]) -> None:
         self._options = options
         self._paces = paces
         self._loop = asyncio.get_running_loop()
         self._talk: Conversation[_Item | None] = Conversation(options.largest_frame)
         self._transport: asyncio.Transport | None = None
         self._work: _Work | None = None
-        self._over: asyncio.Future[Answer | None] | None = None
-        self._called: asyncio.Future[Answer] | None = None
+        self._over: asyncio.Future[BookieAnswer | None] | None = None
+        self._called: asyncio.Future[BookieAnswer] | None = None
         self._room = memoryview(bytearray(_READ))
         self._window = options.in_flight
         self._writable = True
@@ -228,7 +228,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._heard = self._loop.time()
         self._silent = 0
         self.answered = False
-        self.lost: Answer | None = None
+        self.lost: BookieAnswer | None = None
         """The error of requests that were lost with this connection; None while it is open."""
 
     # What asyncio calls
@@ -240,7 +240,7 @@ class _Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         refused = isinstance(exc, ssl.SSLError)
         detail = f"TLS: {exc}" if refused else "connection closed" + (f" ({exc})" if exc else "")
-        self._lose(Answer(Outcome.REFUSED if refused else Outcome.NO_ANSWER, detail=detail))
+        self._lose(BookieAnswer(RequestOutcome.REFUSED if refused else RequestOutcome.NO_ANSWER, detail=detail))
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -257,7 +257,7 @@ class _Connection(asyncio.BufferedProtocol):
         try:
             answers = self._talk.receive(self._room[:nbytes])
         except ProtocolError as error:
-            self._lose(Answer(Outcome.NOT_UNDERSTOOD, detail=str(error)))
+            self._lose(BookieAnswer(RequestOutcome.NOT_UNDERSTOOD, detail=str(error)))
             self.close()
             return
         try:
@@ -274,7 +274,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._window = min(self._window + 1, self._options.in_flight)
             self._fill()
 
-    def _hand_on(self, answers: list[tuple[Request, _Item | None, Answer]]) -> None:
+    def _hand_on(self, answers: list[tuple[BookieQuestion, _Item | None, BookieAnswer]]) -> None:
         work = self._work
         for _, item, answer in answers:
             if item is None:
@@ -292,10 +292,10 @@ class _Connection(asyncio.BufferedProtocol):
 
     # What the bookie's client calls
 
-    async def call(self, request: Request) -> Answer:
+    async def call(self, request: BookieQuestion) -> BookieAnswer:
         """Send one request and wait for the answer; only before all other requests."""
         if self.lost is not None or self._transport is None:
-            return self.lost or Answer(Outcome.NO_ANSWER, detail="not connected")
+            return self.lost or BookieAnswer(RequestOutcome.NO_ANSWER, detail="not connected")
         self._called = self._loop.create_future()
         self._transport.write(self._talk.send(request, None))
         try:
@@ -306,7 +306,7 @@ class _Connection(asyncio.BufferedProtocol):
         finally:
             self._called = None
 
-    def tell(self, request: Request) -> None:
+    def tell(self, request: BookieQuestion) -> None:
         """Send a message without an answer; only before all other requests."""
         if self._transport is not None and self.lost is None:
             self._transport.write(self._talk.send(request, None))
@@ -323,13 +323,13 @@ class _Connection(asyncio.BufferedProtocol):
             raise ConnectionError("connection closed")
         self._transport = made
 
-    async def serve(self, work: _Work) -> Answer | None:
+    async def serve(self, work: _Work) -> BookieAnswer | None:
         """Send all requests and pass answers on; return the error for the rest, if the bookie fell silent.
 
         It ends early if the connection breaks; what was lost with it is in the work again.
         """
         self._work = work
-        over: asyncio.Future[Answer | None] = self._loop.create_future()
+        over: asyncio.Future[BookieAnswer | None] = self._loop.create_future()
         self._over = over
         self._heard, self._silent = self._loop.time(), 0
         if self.lost is not None:
@@ -411,10 +411,10 @@ class _Connection(asyncio.BufferedProtocol):
         if late:
             self._fill()
 
-    def _no_answer(self) -> Answer:
-        return Answer(Outcome.NO_ANSWER, detail=f"nothing within {self._options.deadline_s:g} s")
+    def _no_answer(self) -> BookieAnswer:
+        return BookieAnswer(RequestOutcome.NO_ANSWER, detail=f"nothing within {self._options.deadline_s:g} s")
 
-    def _lose(self, answer: Answer) -> None:
+    def _lose(self, answer: BookieAnswer) -> None:
         if self.lost is not None:
             return
         self.lost = answer
@@ -441,22 +441,24 @@ async def _prove(step: Callable[..., bytes | None], *payload: bytes) -> bytes | 
     try:
         return await asyncio.to_thread(step, *payload)
     except (SaslRefusedError, UnsupportedAuthError) as error:
-        raise _RefusedError(Answer(Outcome.REFUSED, detail=f"authentication: {error}")) from error
+        raise _RefusedError(BookieAnswer(RequestOutcome.REFUSED, detail=f"authentication: {error}")) from error
 
 
-class Bookie:
-    """One bookie, asked by one caller at a time; made by `Wire`."""
+class BookieConnection:
+    """One bookie, asked by one caller at a time; made by `BookieWire`."""
 
-    def __init__(self, address: Address, options: Options, total: Pace, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, address: Address, options: BookieOptions, total: RequestPace, context: ssl.SSLContext | None
+    ) -> None:
         self.address = address
         self.options = options
-        self._paces = (Pace(options.per_bookie), total)
+        self._paces = (RequestPace(options.per_bookie), total)
         self._context = context
         self._mechanism = load_mechanism(options.auth, address.host) if options.auth else None
         self._connection: _Connection | None = None
-        self._out: tuple[float, Answer] | None = None
+        self._out: tuple[float, BookieAnswer] | None = None
 
-    async def ask(self, requests: Iterable[tuple[T, Request]], take: Callable[[T, Answer], None]) -> None:
+    async def ask(self, requests: Iterable[tuple[T, BookieQuestion]], take: Callable[[T, BookieAnswer], None]) -> None:
         """Send many requests, and pass each answer on as it comes, in any order; every request gets exactly one.
 
         Args:
@@ -495,15 +497,15 @@ class Bookie:
             # A bookie that starts, or stops, may take connections and close them at once.
             since = loop.time() if not barren else since
             barren += 1
-            last = connection.lost.outcome is Outcome.REFUSED or loop.time() - since > self.options.patience_s
+            last = connection.lost.outcome is RequestOutcome.REFUSED or loop.time() - since > self.options.patience_s
             if barren >= _BARREN and last:
                 self._give_up(work, connection.lost)
                 return
             await _pause(barren)
 
-    async def one(self, request: Request) -> Answer:
+    async def one(self, request: BookieQuestion) -> BookieAnswer:
         """Send one request."""
-        answers: list[Answer] = []
+        answers: list[BookieAnswer] = []
         await self.ask([(None, request)], lambda _, answer: answers.append(answer))
         return answers[0]
 
@@ -513,7 +515,7 @@ class Bookie:
             self._connection.close()
             self._connection = None
 
-    def _give_up(self, work: _Work, answer: Answer) -> None:
+    def _give_up(self, work: _Work, answer: BookieAnswer) -> None:
         self._out = asyncio.get_running_loop().time() + _OUT_S, answer
         work.give_up(answer)
 
@@ -526,7 +528,7 @@ class Bookie:
             except OSError as error:
                 text = str(error) or "no connection"
             if loop.time() >= until:
-                raise _RefusedError(Answer(Outcome.NO_ANSWER, detail=f"{self.address}: {text}"))
+                raise _RefusedError(BookieAnswer(RequestOutcome.NO_ANSWER, detail=f"{self.address}: {text}"))
             await _pause(attempt)
         raise AssertionError("counting does not end")
 
@@ -553,14 +555,14 @@ class Bookie:
 
     async def _encrypt(self, connection: _Connection, context: ssl.SSLContext) -> None:
         answer = await connection.call(frames.start_tls())
-        if answer.outcome is Outcome.NO_ANSWER:
+        if answer.outcome is RequestOutcome.NO_ANSWER:
             raise ConnectionError(answer.detail)
-        if answer.outcome is not Outcome.ANSWER:
-            raise _RefusedError(answer._replace(outcome=Outcome.REFUSED, detail="the bookie offers no TLS"))
+        if answer.outcome is not RequestOutcome.ANSWER:
+            raise _RefusedError(answer._replace(outcome=RequestOutcome.REFUSED, detail="the bookie offers no TLS"))
         try:
             await connection.encrypt(context, self.address.host)
         except ssl.SSLError as error:
-            raise _RefusedError(Answer(Outcome.REFUSED, detail=f"TLS: {error}")) from error
+            raise _RefusedError(BookieAnswer(RequestOutcome.REFUSED, detail=f"TLS: {error}")) from error
 
     async def _authenticate(self, connection: _Connection, mechanism: Mechanism) -> None:
         exchange = mechanism.begin()
@@ -573,31 +575,37 @@ class Bookie:
                 connection.tell(request)
                 return
             answer = await connection.call(request)
-            if answer.outcome is Outcome.NO_ANSWER:
+            if answer.outcome is RequestOutcome.NO_ANSWER:
                 # SASL of bookies neither answers a wrong proof, or one of another kind, nor closes; other requests it
                 # refuses at once; a stopped bookie does not.
-                if connection.lost is None and (number or (await connection.call(_ANY)).outcome is Outcome.REFUSED):
+                if connection.lost is None and (
+                    number or (await connection.call(_ANY)).outcome is RequestOutcome.REFUSED
+                ):
                     detail = f"authentication: {answer.detail} after a proof, as where it is refused"
-                    raise _RefusedError(answer._replace(outcome=Outcome.REFUSED, detail=detail))
+                    raise _RefusedError(answer._replace(outcome=RequestOutcome.REFUSED, detail=detail))
                 raise ConnectionError(f"authentication: {answer.detail}")
-            if answer.outcome is not Outcome.ANSWER:
-                raise _RefusedError(answer._replace(outcome=Outcome.REFUSED, detail="authentication"))
+            if answer.outcome is not RequestOutcome.ANSWER:
+                raise _RefusedError(answer._replace(outcome=RequestOutcome.REFUSED, detail="authentication"))
             if answer.plugin == frames.AUTH_DISABLED:
                 return
             if answer.plugin != mechanism.plugin:
                 detail = f"the bookie authenticates by {answer.plugin}"
-                raise _RefusedError(answer._replace(outcome=Outcome.REFUSED, detail=detail))
+                raise _RefusedError(answer._replace(outcome=RequestOutcome.REFUSED, detail=detail))
             payload = await _prove(exchange.answer, answer.body)
-        raise _RefusedError(Answer(Outcome.REFUSED, detail=f"authentication did not end in {_ROUNDS} rounds"))
+        raise _RefusedError(
+            BookieAnswer(RequestOutcome.REFUSED, detail=f"authentication did not end in {_ROUNDS} rounds")
+        )
 
 
-class Wire:
+class BookieWire:
     """Bookies by their ids, asked with one set of options; a context manager, inside a running event loop."""
 
-    def __init__(self, addresses: Mapping[str, Address], options: Options) -> None:
-        total = Pace(options.in_total)
+    def __init__(self, addresses: Mapping[str, Address], options: BookieOptions) -> None:
+        total = RequestPace(options.in_total)
         context = options.tls.context() if options.tls else None
-        self._bookies = {name: Bookie(address, options, total, context) for name, address in addresses.items()}
+        self._bookies = {
+            name: BookieConnection(address, options, total, context) for name, address in addresses.items()
+        }
 
     def __enter__(self) -> Self:
         return self
@@ -610,5 +618,5 @@ class Wire:
         for bookie in self._bookies.values():
             bookie.close()
 
-    def __getitem__(self, bookie: str) -> Bookie:
+    def __getitem__(self, bookie: str) -> BookieConnection:
         return self._bookies[bookie]

@@ -80,7 +80,7 @@ class Status(IntEnum):
     EUNKNOWNLEDGERSTATE = 507
 
 
-class Outcome(StrEnum):
+class RequestOutcome(StrEnum):
     """The outcome of a request; see the module's table. Values are stored, so never renamed."""
 
     ANSWER = "answer"
@@ -91,16 +91,16 @@ class Outcome(StrEnum):
 
 
 _CODES: Final = frozenset(Status)
-_OUTCOMES: Final[dict[int, Outcome]] = {
-    Status.EOK: Outcome.ANSWER,
-    Status.ENOLEDGER: Outcome.NEGATIVE,
-    Status.ENOENTRY: Outcome.NEGATIVE,
-    Status.EBADREQ: Outcome.NOT_UNDERSTOOD,
-    Status.EBADVERSION: Outcome.NOT_UNDERSTOOD,
+_OUTCOMES: Final[dict[int, RequestOutcome]] = {
+    Status.EOK: RequestOutcome.ANSWER,
+    Status.ENOLEDGER: RequestOutcome.NEGATIVE,
+    Status.ENOENTRY: RequestOutcome.NEGATIVE,
+    Status.EBADREQ: RequestOutcome.NOT_UNDERSTOOD,
+    Status.EBADVERSION: RequestOutcome.NOT_UNDERSTOOD,
 }
 
 
-class Request(NamedTuple):
+class BookieQuestion(NamedTuple):
     """One question; made by the functions below."""
 
     operation: Operation
@@ -115,12 +115,12 @@ class Request(NamedTuple):
         return f"Request({self.operation.name}, ledger={self.ledger}, scope={self.scope}, entry={self.entry})"
 
 
-def list_entries(ledger: int, scope: int = 0) -> Request:
+def list_entries(ledger: int, scope: int = 0) -> BookieQuestion:
     """Ask for the entries that a bookie has of a ledger."""
-    return Request(Operation.LIST_ENTRIES, _id(ledger), _id(scope))
+    return BookieQuestion(Operation.LIST_ENTRIES, _id(ledger), _id(scope))
 
 
-def read_entry(ledger: int, entry: int, scope: int = 0) -> Request:
+def read_entry(ledger: int, entry: int, scope: int = 0) -> BookieQuestion:
     """Ask for one stored record, without fencing and without recovery.
 
     Args:
@@ -136,27 +136,27 @@ def read_entry(ledger: int, entry: int, scope: int = 0) -> Request:
         raise ValueError("a read of another scope than 0 would be taken for a fencing read")
     if entry < LAST:
         raise ValueError(f"entry id {entry}")
-    return Request(Operation.READ_ENTRY, _id(ledger), 0, _id(entry))
+    return BookieQuestion(Operation.READ_ENTRY, _id(ledger), 0, _id(entry))
 
 
-def read_lac(ledger: int, scope: int = 0) -> Request:
+def read_lac(ledger: int, scope: int = 0) -> BookieQuestion:
     """Ask for the explicit LAC record and the last stored record of a ledger."""
-    return Request(Operation.READ_LAC, _id(ledger), _id(scope))
+    return BookieQuestion(Operation.READ_LAC, _id(ledger), _id(scope))
 
 
-def bookie_info() -> Request:
+def bookie_info() -> BookieQuestion:
     """Ask for the bytes of a bookie's disks."""
-    return Request(Operation.BOOKIE_INFO)
+    return BookieQuestion(Operation.BOOKIE_INFO)
 
 
-def authenticate(plugin: str, payload: bytes) -> Request:
+def authenticate(plugin: str, payload: bytes) -> BookieQuestion:
     """Return one round of an authentication."""
-    return Request(Operation.AUTH, plugin=plugin, payload=payload)
+    return BookieQuestion(Operation.AUTH, plugin=plugin, payload=payload)
 
 
-def start_tls() -> Request:
+def start_tls() -> BookieQuestion:
     """Ask that the connection goes on encrypted."""
-    return Request(Operation.START_TLS)
+    return BookieQuestion(Operation.START_TLS)
 
 
 def _id(value: int) -> int:
@@ -165,7 +165,7 @@ def _id(value: int) -> int:
     return value
 
 
-class Answer(NamedTuple):
+class BookieAnswer(NamedTuple):
     """A bookie's answer to one request, or its silence.
 
     Attributes:
@@ -180,7 +180,7 @@ class Answer(NamedTuple):
         detail: for people.
     """
 
-    outcome: Outcome
+    outcome: RequestOutcome
     status: int | None = None
     body: bytes = b""
     lac_record: bytes = b""
@@ -204,7 +204,7 @@ def _name(status: int) -> str:
         return f"status {status}"
 
 
-def encode(request: Request, txn: int) -> bytes:
+def encode(request: BookieQuestion, txn: int) -> bytes:
     """Return the frame of a request."""
     operation, ledger, scope, entry, plugin, payload = request
     message = pb.Request()
@@ -244,27 +244,27 @@ _INNER: Final[dict[int, Literal["read", "auth", "readLac", "info", "startTls", "
 }
 
 
-def interpret(request: Request, response: pb.Response) -> Answer:
+def interpret(request: BookieQuestion, response: pb.Response) -> BookieAnswer:
     """Return the answer that a response means for a request."""
     operation, status = request.operation, response.status
     if response.header.operation != operation:
         return _not_understood(status, f"an answer to operation {response.header.operation}")
-    outcome = _OUTCOMES.get(status) or (Outcome.REFUSED if status in _CODES else Outcome.NOT_UNDERSTOOD)
+    outcome = _OUTCOMES.get(status) or (RequestOutcome.REFUSED if status in _CODES else RequestOutcome.NOT_UNDERSTOOD)
     name = _INNER[operation]
     if not response.HasField(name):
         # So are those answered who may not ask yet, and what the bookie does not serve.
-        if outcome in (Outcome.ANSWER, Outcome.NEGATIVE):
+        if outcome in (RequestOutcome.ANSWER, RequestOutcome.NEGATIVE):
             return _not_understood(status, "without the requested value")
-        return Answer(outcome, status)
+        return BookieAnswer(outcome, status)
     if name == "auth":
-        return Answer(outcome, status, body=response.auth.payload, plugin=response.auth.authPluginName)
+        return BookieAnswer(outcome, status, body=response.auth.payload, plugin=response.auth.authPluginName)
     if name == "startTls":
-        return Answer(outcome, status)
+        return BookieAnswer(outcome, status)
     if name == "info":
         info = response.info
         if info.status != status:
             return _two(status, info.status)
-        return Answer(outcome, status, total=info.total, free=info.free)
+        return BookieAnswer(outcome, status, total=info.total, free=info.free)
     inner = response.list if name == "list" else response.read if name == "read" else response.readLac
     if inner.status != status:
         return _two(status, inner.status)
@@ -273,23 +273,23 @@ def interpret(request: Request, response: pb.Response) -> Answer:
     if inner.ledgerScopeId != request.scope:
         return _not_understood(status, "the bookie does not know scopes" if request.scope else "an answer for a scope")
     if name == "list":
-        return Answer(outcome, status, response.list.availability)
+        return BookieAnswer(outcome, status, response.list.availability)
     if name == "read":
         read = response.read
         if read.entryId != request.entry:
             return _not_understood(status, f"an answer for entry {read.entryId}")
-        return Answer(outcome, status, read.body, max_lac=read.maxLac if read.HasField("maxLac") else -1)
+        return BookieAnswer(outcome, status, read.body, max_lac=read.maxLac if read.HasField("maxLac") else -1)
     lac = response.readLac
-    if outcome is Outcome.NEGATIVE:
-        outcome = Outcome.REFUSED
-    return Answer(outcome, status, lac.lastEntryBody, lac.lacBody)
+    if outcome is RequestOutcome.NEGATIVE:
+        outcome = RequestOutcome.REFUSED
+    return BookieAnswer(outcome, status, lac.lastEntryBody, lac.lacBody)
 
 
-def _not_understood(status: int, detail: str) -> Answer:
-    return Answer(Outcome.NOT_UNDERSTOOD, status, detail=detail)
+def _not_understood(status: int, detail: str) -> BookieAnswer:
+    return BookieAnswer(RequestOutcome.NOT_UNDERSTOOD, status, detail=detail)
 
 
-def _two(outer: int, inner: int) -> Answer:
+def _two(outer: int, inner: int) -> BookieAnswer:
     return _not_understood(outer, f"with {_name(inner)} inside")
 
 
@@ -307,7 +307,7 @@ class Conversation(Generic[T]):
 
     def __init__(self, largest: int = LARGEST_FRAME) -> None:
         self._largest = largest - _SIZE.size
-        self._outstanding: dict[int, tuple[Request, T, float]] = {}
+        self._outstanding: dict[int, tuple[BookieQuestion, T, float]] = {}
         self._data = bytearray()
         self._next = 1
         self._listing = pb.Request()
@@ -318,7 +318,7 @@ class Conversation(Generic[T]):
     def __len__(self) -> int:
         return len(self._outstanding)
 
-    def send(self, request: Request, context: T, due: float = 0.0) -> bytes:
+    def send(self, request: BookieQuestion, context: T, due: float = 0.0) -> bytes:
         """Return the bytes of a request, which is outstanding from now on.
 
         Args:
@@ -335,7 +335,7 @@ class Conversation(Generic[T]):
         self._listing_header.txnId, self._listed.ledgerId = txn, request.ledger
         return _frame(self._listing)
 
-    def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[Request, T, Answer]]:
+    def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[BookieQuestion, T, BookieAnswer]]:
         """Add received bytes, cut anywhere, and return the answers that they complete, in order.
 
         Raises:
@@ -344,7 +344,7 @@ class Conversation(Generic[T]):
         """
         received = self._data
         received += data
-        answers: list[tuple[Request, T, Answer]] = []
+        answers: list[tuple[BookieQuestion, T, BookieAnswer]] = []
         position, end = 0, len(received)
         with memoryview(received) as view:
             while end - position >= _SIZE.size:
@@ -367,7 +367,7 @@ class Conversation(Generic[T]):
         del received[:position]
         return answers
 
-    def overdue(self, moment: float) -> list[tuple[Request, T]]:
+    def overdue(self, moment: float) -> list[tuple[BookieQuestion, T]]:
         """Give up, and return, the requests that were due before `moment`; late answers to them are dropped."""
         late: list[int] = []
         for txn, (_, _, due) in self._outstanding.items():
@@ -376,7 +376,7 @@ class Conversation(Generic[T]):
             late.append(txn)
         return [self._outstanding.pop(txn)[:2] for txn in late]
 
-    def end(self) -> list[tuple[Request, T]]:
+    def end(self) -> list[tuple[BookieQuestion, T]]:
         """Give up, and return, all outstanding requests."""
         left = [(request, context) for request, context, _ in self._outstanding.values()]
         self._outstanding.clear()

@@ -31,7 +31,7 @@ from backends.errors import (
     UnavailableError,
 )
 from backends.etcd import rpc
-from backends.protocols import Tls
+from backends.protocols import StoreTls
 
 # Before its import: the stubs that etcd3 brings need protobuf 3.
 sys.modules.setdefault("etcd3.etcdrpc", sys.modules[rpc.__name__])
@@ -64,7 +64,7 @@ class NeverSentError(UnavailableError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingCall:
     """A request under way.
 
     Attributes:
@@ -87,7 +87,9 @@ class Channel:
         answer_s: the longest wait for one answer.
     """
 
-    def __init__(self, hosts: str, *, uri: str, auth: tuple[str, str] | None, tls: Tls | None, answer_s: float) -> None:
+    def __init__(
+        self, hosts: str, *, uri: str, auth: tuple[str, str] | None, tls: StoreTls | None, answer_s: float
+    ) -> None:
         self._hosts = hosts.split(",")
         self._uri = uri
         self._auth = auth
@@ -101,7 +103,7 @@ class Channel:
         if tls is not None and (tls.ca is None or tls.key_password is not None):
             raise ValueError("TLS needs the servers' CA, and a key without a password: else nothing would be encrypted")
         for path in (tls.ca, tls.cert, tls.key) if tls else ():
-            _demand_readable(path)  # etcd3 reads them when it connects
+            _require_readable(path)  # etcd3 reads them when it connects
 
     @property
     def closed(self) -> bool:
@@ -116,7 +118,7 @@ class Channel:
                 self._client.close()
                 self._client = None
 
-    def send(self, method: Callable[[Any], Any], request: Any) -> Asked:  # noqa: ANN401 - messages, stubs
+    def send(self, method: Callable[[Any], Any], request: Any) -> PendingCall:  # noqa: ANN401 - messages, stubs
         """Send a request by the method that is chosen from a client; the answer is awaited by `answer`.
 
         Raises:
@@ -125,11 +127,11 @@ class Channel:
         """
         client = self.client()
         try:
-            return Asked(method(client).future(request, timeout=self._answer_s, metadata=client.metadata), client)
+            return PendingCall(method(client).future(request, timeout=self._answer_s, metadata=client.metadata), client)
         except ValueError as error:  # grpc: the channel was closed meanwhile
             raise self._unavailable("the connection was closed") from error
 
-    def answer(self, asked: Asked, key: str) -> Any:  # noqa: ANN401 - a message
+    def answer(self, asked: PendingCall, key: str) -> Any:  # noqa: ANN401 - a message
         """Wait for the answer to a request, and return it.
 
         Args:
@@ -221,7 +223,7 @@ def _details(error: grpc.RpcError) -> str:
     return (error.details() or "").removeprefix("etcdserver: ")
 
 
-def _demand_readable(path: str | None) -> None:
+def _require_readable(path: str | None) -> None:
     if path is None:
         return
     try:

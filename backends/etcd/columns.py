@@ -33,7 +33,7 @@ _EVENT: Final = (_TYPE, _KV, _BEFORE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Keys:
+class PageKeys:
     """Keys of a page, one a row.
 
     Attributes:
@@ -60,13 +60,13 @@ class Events:
         lease_before: int64, of the key that was there; 0: none, or not said.
     """
 
-    keys: Keys
+    keys: PageKeys
     deleted: npt.NDArray[np.bool_]
     before: pa.Array
     lease_before: Ints
 
 
-def read_keys(raws: Sequence[bytes]) -> Keys:
+def read_keys(raws: Sequence[bytes]) -> PageKeys:
     """Read serialised `KeyValue` messages.
 
     Raises:
@@ -104,9 +104,9 @@ def read_events(raws: Sequence[bytes]) -> Events:
     )
 
 
-def _keys_of(kvs: Sequence[Any]) -> Keys:
+def _keys_of(kvs: Sequence[Any]) -> PageKeys:
     names = ("create_revision", "mod_revision", "version", "lease")
-    return Keys(
+    return PageKeys(
         pa.array([kv.key for kv in kvs], pa.binary()),
         pa.array([kv.value for kv in kvs], pa.binary()),
         *(np.array([getattr(kv, name) for kv in kvs], np.int64) for name in names),
@@ -121,11 +121,11 @@ def _lay_out(raws: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
     return data, np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(raws)], ends
 
 
-def _keys(data: npt.NDArray[np.uint8], start: Ints, end: Ints) -> Keys | None:
+def _keys(data: npt.NDArray[np.uint8], start: Ints, end: Ints) -> PageKeys | None:
     fields = _fields(data, start, end, _KEY_VALUE)
     if fields is None:
         return None
-    return Keys(
+    return PageKeys(
         fields[_KEY].texts(data),
         fields[_VALUE].texts(data),
         *(fields[tag].number for tag in (_CREATED, _MODIFIED, _VERSION, _LEASE)),

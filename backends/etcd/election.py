@@ -20,7 +20,7 @@ import grpc
 from backends.errors import BackendError, UnavailableError
 from backends.etcd import rpc
 from backends.etcd.channel import Channel
-from backends.protocols import Tls
+from backends.protocols import StoreTls
 
 _LOG: Final = logging.getLogger(__name__)
 _RENEWALS: Final = 3
@@ -46,7 +46,7 @@ class EtcdElection:
         name: str,
         *,
         auth: tuple[str, str] | None = None,
-        tls: Tls | None = None,
+        tls: StoreTls | None = None,
         session_s: float = 15.0,
     ) -> None:
         self._ttl = max(_RENEWALS, math.ceil(session_s))

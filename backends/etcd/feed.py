@@ -29,7 +29,7 @@ from backends.errors import AccessDeniedError, CorruptStoreError, UnavailableErr
 from backends.etcd import columns, pages, rpc
 from backends.etcd.channel import Channel
 from backends.etcd.store import EtcdStore
-from backends.protocols import FOLLOWED, FeedGap, Followed, Tls
+from backends.protocols import FOLLOWED, FeedGap, Followed, StoreTls
 
 MEANS: Final = "watch"
 _LOG: Final = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class EtcdFeed:
         tops: Sequence[str],
         *,
         auth: tuple[str, str] | None = None,
-        tls: Tls | None = None,
+        tls: StoreTls | None = None,
         session_s: float = 30.0,
         patience_s: float = 60.0,
     ) -> None:

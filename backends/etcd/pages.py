@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.etcd import rpc
-from backends.etcd.columns import Events, Keys
+from backends.etcd.columns import Events, PageKeys
 from backends.protocols import CHANGES, KEYS, Versioned
 
 PAGE: Final = 10_000
@@ -169,7 +169,7 @@ def _number(name: bytes) -> int | None:
     return int(b"".join(match.groups()), 16) if match else None
 
 
-def batch(keys: Keys) -> pa.RecordBatch:
+def batch(keys: PageKeys) -> pa.RecordBatch:
     """Return keys as `KEYS`."""
     count = len(keys.key)
     version = pa.array(keys.modified)

@@ -47,9 +47,9 @@ from backends.errors import (
     VersionConflictError,
 )
 from backends.etcd import columns, pages, rpc
-from backends.etcd.channel import Asked, Channel, NeverSentError, StaleTokenError
+from backends.etcd.channel import Channel, NeverSentError, PendingCall, StaleTokenError
 from backends.pace import Pace
-from backends.protocols import Point, Tls, Versioned, Write, parents
+from backends.protocols import StorePoint, StoreTls, Versioned, Write, parents
 
 _READS_IN_FLIGHT: Final = 256
 _RANGE: Final = "Range"
@@ -98,7 +98,7 @@ class EtcdStore:
         *,
         top: str = "",
         auth: tuple[str, str] | None = None,
-        tls: Tls | None = None,
+        tls: StoreTls | None = None,
         revision: int | None = None,
         ops_s: float | None = None,
         session_s: float = 30.0,
@@ -127,7 +127,7 @@ class EtcdStore:
         self._patience_s = patience_s
         self._parents: set[bytes] = set()
         self._lock = threading.Lock()
-        self._point: Point | None = None
+        self._point: StorePoint | None = None
         self._shown = revision or 0
         self._compacted: int | None = None
         with ExitStack() as broken_off:
@@ -164,7 +164,7 @@ class EtcdStore:
         return pages.make_versioned(kvs[0]) if kvs else None
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
-        flying: deque[tuple[str, Any, Asked | UnavailableError]] = deque()
+        flying: deque[tuple[str, Any, PendingCall | UnavailableError]] = deque()
 
         def receive() -> tuple[str, Versioned | None]:
             key, request, asked = flying.popleft()
@@ -179,17 +179,17 @@ class EtcdStore:
         while flying:
             yield receive()
 
-    def _ask(self, request: Any, method: str = _RANGE) -> Asked | UnavailableError:  # noqa: ANN401 - a message
+    def _ask(self, request: Any, method: str = _RANGE) -> PendingCall | UnavailableError:  # noqa: ANN401 - a message
         self._pace.take(request.limit or 1)
         try:
             return self._channel.send(lambda client: getattr(client.kvstub, method), request)
         except UnavailableError as error:
             return error  # it is sent again when its turn comes
 
-    def _wait_for(self, request: Any, asked: Asked | UnavailableError, method: str = _RANGE) -> Any:  # noqa: ANN401 - messages
+    def _wait_for(self, request: Any, asked: PendingCall | UnavailableError, method: str = _RANGE) -> Any:  # noqa: ANN401 - messages
         """Wait for the answer to one of many reads in flight; a lost read is sent again."""
         try:
-            if isinstance(asked, Asked):
+            if isinstance(asked, PendingCall):
                 return self._answer(asked, request)
         except CompactedError:
             raise
@@ -268,12 +268,12 @@ class EtcdStore:
         self._pace.take(request.limit or 1)
         return self._answer(self._channel.send(lambda client: getattr(client.kvstub, method), request), request)
 
-    def _answer(self, asked: Asked, request: Any) -> Any:  # noqa: ANN401 - messages
+    def _answer(self, asked: PendingCall, request: Any) -> Any:  # noqa: ANN401 - messages
         return self._channel.answer(asked, request.key.decode(errors="backslashreplace"))
 
     # One point in time
 
-    def point(self) -> Point:
+    def point(self) -> StorePoint:
         with self._lock:
             if self._point is None:
                 moment = self._retrying(self._look)
@@ -287,7 +287,7 @@ class EtcdStore:
                     )
                 if not self._shown:
                     notes.append("single keys are read as they are now")
-                self._point = Point(self._shown or moment, None, notes=tuple(notes))
+                self._point = StorePoint(self._shown or moment, None, notes=tuple(notes))
             return self._point
 
     def _read_compaction(self) -> int | None:
@@ -397,8 +397,8 @@ class EtcdStore:
             raise ReadOnlyStoreError(self._uri, f"it shows revision {self._shown}")
         if not changes:
             return []
-        _demand_proper(changes)
-        self._demand_fitting(changes)
+        _require_proper(changes)
+        self._require_fitting(changes)
         parents_of = self._parents_of(changes)
         self._make_parents(parents_of - self._parents)
         try:
@@ -519,7 +519,7 @@ class EtcdStore:
                 raise OutcomeUnknownError(error.store, error.detail) from error
         raise AssertionError("unreachable")
 
-    def _demand_fitting(self, changes: Sequence[Write]) -> None:
+    def _require_fitting(self, changes: Sequence[Write]) -> None:
         size = 0
         for change in changes:
             size += _OVERHEAD + 3 * len(change.key.encode()) + len(change.value or b"")
@@ -578,7 +578,7 @@ def _read(key: bytes) -> Any:  # noqa: ANN401 - a message
     return rpc.RequestOp(request_range=rpc.RangeRequest(key=key, keys_only=True))
 
 
-def _demand_proper(changes: Sequence[Write]) -> None:
+def _require_proper(changes: Sequence[Write]) -> None:
     for change in changes:
         _key(change.key)
         if change.value is None and change.expected is None:

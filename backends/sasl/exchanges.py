@@ -29,7 +29,7 @@ class SaslRefusedError(BackendError):
     """A proof cannot be made, or the server's proof is wrong; the argument says why, without a secret."""
 
 
-class Proof(Protocol):
+class SaslExchange(Protocol):
     """One exchange on one connection."""
 
     @property
@@ -89,7 +89,7 @@ class KerberosProof:
                 self._context = SecurityContext(*self._names)
             if not self._context.is_complete:
                 return self._context.step(challenge)
-            _demand_only_proof(self._context.unwrap(challenge))
+            _require_only_proof(self._context.unwrap(challenge))
             answer = self._context.wrap(bytes((_ONLY_PROOF, 0, 0, 0)))
         except KerberosError as error:
             self.close()
@@ -105,6 +105,6 @@ class KerberosProof:
             self._context = None
 
 
-def _demand_only_proof(ways: bytes) -> None:
+def _require_only_proof(ways: bytes) -> None:
     if len(ways) != _WAYS or not ways[0] & _ONLY_PROOF:
         raise KerberosError("the server wants every message signed or encrypted by SASL; use TLS")

@@ -17,8 +17,8 @@ from backends.zkfiles import snapshot
 from backends.zkfiles.records import (
     CloseSession,
     Create,
+    CreatedKind,
     Delete,
-    Kind,
     MalformedError,
     SetData,
     Transaction,
@@ -151,7 +151,7 @@ class _Known:
             match change:
                 case Create(path=path, data=data, kind=kind) if self._wants(path):
                     self._held[path] = data or b""
-                    if kind is Kind.EPHEMERAL:
+                    if kind is CreatedKind.EPHEMERAL:
                         self._owned.setdefault(transaction.session, set()).add(path)
                     yield path, CREATED, None, data or b""
                 case SetData(path=path, data=data) if self._wants(path):

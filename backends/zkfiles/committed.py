@@ -43,7 +43,7 @@ _GROUPS: Final = re.compile(rb"^(group|weight)\.", re.MULTILINE)
 _OBSERVES: Final = re.compile(rb"^\s*peerType\s*=\s*observer\s*$", re.MULTILINE)
 
 
-class Role(Enum):
+class LogRole(Enum):
     """The kind of records in a server's log."""
 
     STANDALONE = "standalone"
@@ -92,7 +92,7 @@ class LoggingServer:
 
     server: Server
     folders: tuple[Path, ...]
-    role: Role
+    role: LogRole
     number: int | None
     tail: LogTail
     waiting: dict[int, int] = field(default_factory=dict)
@@ -124,16 +124,16 @@ class LoggingServer:
         return _read_epoch({path.parent for path in self.server.snapshots})
 
 
-def find_role(server: Server) -> Role:
+def find_role(server: Server) -> LogRole:
     """Return the kind of a server's log: an observer's ``zoo.cfg`` is at most two folders above its files."""
     trees = {path.parent for path in server.snapshots}
     for folder in trees:
         for above in folder.parents[:2]:
             if _OBSERVES.search(_read(above / "zoo.cfg")):
-                return Role.OBSERVER
+                return LogRole.OBSERVER
     if trees and _read_epoch(trees) is None:
-        return Role.STANDALONE
-    return Role.PARTICIPANT
+        return LogRole.STANDALONE
+    return LogRole.PARTICIPANT
 
 
 def _read(path: Path) -> bytes:
@@ -193,7 +193,7 @@ class CommittedLog:
         return len(self._pending)
 
     @property
-    def role(self) -> Role:
+    def role(self) -> LogRole:
         """The kind of the log that is read."""
         return self._servers[0].role
 
@@ -217,7 +217,7 @@ class CommittedLog:
             OSError: the logs cannot be read; a later call goes on.
         """
         self._read_logs()
-        if self.role is not Role.PARTICIPANT:
+        if self.role is not LogRole.PARTICIPANT:
             yield from self._give(len(self._pending))
         elif self._pending or self._broken:
             yield from self._give_proven(shown)
@@ -256,7 +256,7 @@ class CommittedLog:
                     previous = item.zxid
                     self._pending.append(item)
                     source.waiting[item.zxid] = item.mark
-                    if source.role is Role.STANDALONE and epoch_of(item.zxid) != epoch_of(self._through):
+                    if source.role is LogRole.STANDALONE and epoch_of(item.zxid) != epoch_of(self._through):
                         source.role = find_role(source.server)
                 case TakenBack():
                     self._pending.clear()

@@ -26,7 +26,7 @@ from typing import Final, Protocol
 from backends.errors import BackendError, CorruptStoreError, NoSuchStoreError, UnavailableError
 from backends.protocols import FOLLOWED, FeedGap, Followed, MetadataStore
 from backends.zkfiles import servers, snapshot, txnlog
-from backends.zkfiles.committed import CommittedLog, Role, Void, epoch_of, find_role
+from backends.zkfiles.committed import CommittedLog, LogRole, Void, epoch_of, find_role
 from backends.zkfiles.followed_tree import FollowedTree, Mismatch, Tops
 from backends.zkfiles.restore import Restored
 from backends.zkfiles.servers import Server
@@ -66,7 +66,7 @@ def _clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Asked(Protocol):
+class AskedStore(Protocol):
     """A store that is asked for its last transaction."""
 
     def latest_txn(self) -> int:
@@ -86,7 +86,7 @@ class ShownState:
         clock_ms: ms since 1970.
     """
 
-    def __init__(self, connect: Callable[[], Asked], clock_ms: Clock = _clock_ms) -> None:
+    def __init__(self, connect: Callable[[], AskedStore], clock_ms: Clock = _clock_ms) -> None:
         self._connect = connect
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
@@ -94,7 +94,7 @@ class ShownState:
         self._samples: deque[tuple[int, int]] = deque(maxlen=_SAMPLES)
         self._failure: Exception | None = None
         self._closed = threading.Event()
-        self._store: Asked | None = None
+        self._store: AskedStore | None = None
         self._thread = threading.Thread(target=self._run, name="zookeeper-shown-state", daemon=True)
         self._thread.start()
 
@@ -131,7 +131,7 @@ class ShownState:
                     self._failure = error
                 return
 
-    def _ask(self, store: Asked) -> None:
+    def _ask(self, store: AskedStore) -> None:
         asked_ms = self._clock_ms()
         shown = store.latest_txn()
         with self._lock:
@@ -194,7 +194,7 @@ class ZooKeeperLogFeed:
             roles = {find_role(server) for server in servers.find_all(self._logs)}
         except BackendError:
             roles = set()
-        return "observer" if roles == {Role.OBSERVER} else "logs"
+        return "observer" if roles == {LogRole.OBSERVER} else "logs"
 
     def identify(self) -> str | None:
         return None
@@ -328,7 +328,7 @@ class ZooKeeperLogFeed:
         """Apply all committed transactions; return whether the state is then proven."""
         first, deadline = begun.tree.zxid, self._clock_ms() + _BASE_S * 1000
         known = epoch_of(first)
-        proven = begun.log.role is Role.STANDALONE
+        proven = begun.log.role is LogRole.STANDALONE
         try:
             while not self._closed.is_set():
                 self._look_at_state()
@@ -405,7 +405,7 @@ class ZooKeeperLogFeed:
     def _look_until(self, begun: _Begun, began_ms: int) -> None:
         """Find the time up to which every committed change was read."""
         tree, log = begun.tree, begun.log
-        if log.role is Role.STANDALONE and not log.waiting:
+        if log.role is LogRole.STANDALONE and not log.waiting:
             self._until_ms = began_ms
             return
         while self._samples and self._is_reached(self._samples[0][1], begun):

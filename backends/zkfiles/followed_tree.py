@@ -27,7 +27,7 @@ from backends.zkfiles.records import (
     session_of,
     time_of,
 )
-from backends.zkfiles.snapshot import Node
+from backends.zkfiles.snapshot import SnapshotNode
 from backends.zkfiles.tail import Logged
 from backends.zkfiles.tree import EXISTS, NO_NODE, Tree, parent_of
 
@@ -251,7 +251,7 @@ class FollowedTree:
         return text
 
 
-def _restore_node(tree: Tree, path: bytes, node: Node | None) -> Callable[[], None]:
+def _restore_node(tree: Tree, path: bytes, node: SnapshotNode | None) -> Callable[[], None]:
     return lambda: tree.put(path, node)
 
 

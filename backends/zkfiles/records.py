@@ -71,7 +71,7 @@ class MalformedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class FileDamage:
     """A place in a file that could not be taken.
 
     Attributes:
@@ -88,7 +88,7 @@ class Damage:
         return f"{self.file} at byte {self.offset}: {self.problem}"
 
 
-class Kind(Enum):
+class CreatedKind(Enum):
     """The kind of a created node."""
 
     PERSISTENT = "persistent"
@@ -105,7 +105,7 @@ class Create:
     data: bytes | None
     acl: Acl
     parent_cversion: int
-    kind: Kind
+    kind: CreatedKind
     ttl: int = 0
 
 
@@ -274,13 +274,13 @@ def ttl_of(owner: int) -> int | None:
 def owner_of(change: Create, session: int) -> int:
     """Return the owner field of a created node."""
     match change.kind:
-        case Kind.EPHEMERAL:
+        case CreatedKind.EPHEMERAL:
             return session
-        case Kind.CONTAINER:
+        case CreatedKind.CONTAINER:
             return CONTAINER
-        case Kind.TTL:
+        case CreatedKind.TTL:
             return (_TTL_OWNER | change.ttl & _TTL_LARGEST) - (1 << 64)
-        case Kind.PERSISTENT:
+        case CreatedKind.PERSISTENT:
             return 0
 
 
@@ -358,14 +358,14 @@ def _change(kind: int, body: Reader, kind_at: int) -> Change:
             ephemeral = body.data[body.take(1)] != 0
             # Before 3.4 nothing follows but a digest, which no such server wrote.
             cversion = body.i32() if body.end - body.at in (4, 4 + _DIGEST.size) else -1
-            kind_of_node = Kind.EPHEMERAL if ephemeral else Kind.PERSISTENT
+            kind_of_node = CreatedKind.EPHEMERAL if ephemeral else CreatedKind.PERSISTENT
             return Create(path, data, OPEN_ACL if acl is None else acl, cversion, kind_of_node)
         case 19 | 21:
             path, data, acl, cversion = body.path(), body.buffer(), body.acl(), body.i32()
             acl = OPEN_ACL if acl is None else acl
             if kind == 19:
-                return Create(path, data, acl, cversion, Kind.CONTAINER)
-            return Create(path, data, acl, cversion, Kind.TTL, body.i64())
+                return Create(path, data, acl, cversion, CreatedKind.CONTAINER)
+            return Create(path, data, acl, cversion, CreatedKind.TTL, body.i64())
         case 2 | 20:
             return Delete(body.path())
         case 5 | 16:

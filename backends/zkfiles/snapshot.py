@@ -42,7 +42,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.zkfiles.compression import read_image
-from backends.zkfiles.records import OPEN_ACL, OPEN_KEY, Acl, Damage, MalformedError, Reader
+from backends.zkfiles.records import OPEN_ACL, OPEN_KEY, Acl, FileDamage, MalformedError, Reader
 from backends.zkfiles.txnlog import open_file
 
 Ints = npt.NDArray[np.int64]
@@ -82,7 +82,7 @@ _UNCOUNTED: Final = b"/zookeeper/"
 
 
 @dataclass(slots=True)
-class Node:
+class SnapshotNode:
     """One node as it is, with numbers as on disk."""
 
     data: bytes | None
@@ -97,9 +97,9 @@ class Node:
     owner: int
     pzxid: int
 
-    def copy(self) -> "Node":
+    def copy(self) -> "SnapshotNode":
         """Return an equal node."""
-        return Node(
+        return SnapshotNode(
             self.data,
             self.acl,
             self.czxid,
@@ -133,7 +133,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class NodeWindow:
     """Nodes that are read together: `path` and `data` as Arrow binary, `tail` as `_TAIL`."""
 
     first: int
@@ -188,7 +188,7 @@ class Snapshot:
     rows: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
     digest: tuple[int, int] | None = None
     last: int | None = None
-    damage: Damage | None = None
+    damage: FileDamage | None = None
     notes: list[str] = field(default_factory=list)
     survey: "Survey | None" = None
     _hashes: "array[int]" = field(default_factory=lambda: array("q"))
@@ -216,7 +216,7 @@ class Snapshot:
         """The last zxid that it may contain anything of."""
         return max(self.begun or 0, self.digest[0] if self.digest else 0, self.last or 0, self.look(digest=False).zxid)
 
-    def windows(self, first: int = 0, last: int | None = None) -> Iterator[Window]:
+    def windows(self, first: int = 0, last: int | None = None) -> Iterator[NodeWindow]:
         """Yield all nodes, or those from one row to before another, in their order."""
         until = self.nodes if last is None else last
         while first < until:
@@ -225,7 +225,7 @@ class Snapshot:
             yield self._window(first, stop)
             first = stop
 
-    def _window(self, first: int, stop: int) -> Window:
+    def _window(self, first: int, stop: int) -> NodeWindow:
         # Five cells a node, next to each other: size, path, size, data, tail. Arrow takes them out.
         base = int(self.rows[first])
         view = memoryview(self.image)[base : int(self.rows[stop])]
@@ -243,7 +243,7 @@ class Snapshot:
         position = np.arange(stop - first) * 5
         path, data, tail = (whole.take(column(position + place)) for place in (1, 3, 4))
         stats = np.frombuffer(tail.buffers()[2], _TAIL, count=len(tail))
-        return Window(first, path, data, stats)
+        return NodeWindow(first, path, data, stats)
 
     def path_at(self, row: int) -> bytes:
         """Return the path of a node."""
@@ -251,14 +251,14 @@ class Snapshot:
         (size,) = _I32.unpack_from(self.image, position)
         return self.image[position + 4 : position + 4 + size]
 
-    def node_at(self, row: int) -> Node:
+    def node_at(self, row: int) -> SnapshotNode:
         """Return a node; its ACL is None if the file does not have it."""
         position = int(self.rows[row])
         position += 4 + _I32.unpack_from(self.image, position)[0]
         (size,) = _I32.unpack_from(self.image, position)
         key, *stat = _STAT.unpack_from(self.image, int(self.rows[row + 1]) - _TAIL.itemsize)
         data = None if size < 0 else self.image[position + 4 : position + 4 + size]
-        return Node(data, self.find_acl(key), *stat)
+        return SnapshotNode(data, self.find_acl(key), *stat)
 
     def find_acl(self, key: int) -> Acl | None:
         """Return the ACL of a key; None: the file does not have it."""
@@ -423,7 +423,7 @@ def read(path: Path) -> Snapshot:
     except MalformedError as error:
         damage = damage or error
     if damage:
-        snapshot.damage = Damage(str(path), damage.at, damage.problem)
+        snapshot.damage = FileDamage(str(path), damage.at, damage.problem)
     return snapshot
 
 

@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.errors import CorruptStoreError, ReadOnlyStoreError, UnavailableError, UnsupportedStoreError
-from backends.protocols import KEYS, Point, Versioned, Write
+from backends.protocols import KEYS, StorePoint, Versioned, Write
 from backends.zkfiles import servers, snapshot, txnlog
 from backends.zkfiles.changes import changes
 from backends.zkfiles.records import CONTAINER, LATEST, OPEN_ACL, OPEN_KEY, Acl, acl_text, session_of, time_of
 from backends.zkfiles.restore import NothingToShowError, Restored, restore
 from backends.zkfiles.servers import History, Server
-from backends.zkfiles.snapshot import Node, Snapshot, Window, column, texts
+from backends.zkfiles.snapshot import NodeWindow, Snapshot, SnapshotNode, column, texts
 from backends.zkfiles.tree import Tree
 
 _COUNTER: Final = 0x7FFF_FFFF
@@ -93,10 +93,10 @@ class ZooKeeperFiles:
         self._closed = True
         self._shown = None
 
-    def point(self) -> Point:
+    def point(self) -> StorePoint:
         shown = self._decide_once()
         at_ms = shown.restored.at_ms
-        return Point(
+        return StorePoint(
             shown.restored.txn, None if at_ms is None else time_of(at_ms), tuple(shown.restored.gaps), shown.notes
         )
 
@@ -239,7 +239,7 @@ def _candidate(server: Server) -> _Candidate:
         logs.append(log)
         if log.damage is not None:
             notes.append(str(log.damage))
-        elif log.why in (txnlog.End.TORN_MARK, txnlog.End.TORN_SIZE):
+        elif log.why in (txnlog.LogEnd.TORN_MARK, txnlog.LogEnd.TORN_SIZE):
             notes.append(f"{path} at byte {log.end}: {log.why}, as a crash leaves it")
         elif not len(log.entries):
             notes.append(f"{path} has no transaction ({log.size} bytes), as a crash leaves it")
@@ -331,14 +331,14 @@ def _is_below(path: bytes, root: bytes) -> bool:
     return path == root or path.startswith(root + b"/")
 
 
-def _windows_of(tree: Tree, root: bytes) -> Iterator[Window]:
+def _windows_of(tree: Tree, root: bytes) -> Iterator[NodeWindow]:
     base: Snapshot = tree.base
     row = base.find(root) if root else 0
     if row is not None and base.nodes:
         yield from base.windows(row, base.below(row))
 
 
-def _keys_of_window(window: Window, tree: Tree, names: "_Names") -> pa.RecordBatch:
+def _keys_of_window(window: NodeWindow, tree: Tree, names: "_Names") -> pa.RecordBatch:
     """Return the unchanged nodes of a window, as `KEYS`."""
     shown = ~tree.hidden[window.first : window.first + len(window.tail)]
     not_text = tree.base.look(digest=False).not_text - window.first
@@ -379,7 +379,7 @@ class _Names:
         return self._texts.take(pc.index_in(column(keys), self._keys))
 
 
-def _keys_of_nodes(pairs: Sequence[tuple[bytes, Node]], named: dict[Acl, str]) -> pa.RecordBatch:
+def _keys_of_nodes(pairs: Sequence[tuple[bytes, SnapshotNode]], named: dict[Acl, str]) -> pa.RecordBatch:
     nodes = [node for _, node in pairs]
     for node in nodes:
         if node.acl is not None and node.acl not in named:
@@ -400,7 +400,7 @@ def _keys_of_nodes(pairs: Sequence[tuple[bytes, Node]], named: dict[Acl, str]) -
     return pa.RecordBatch.from_arrays(arrays, schema=KEYS)
 
 
-def _make_versioned(node: Node) -> Versioned:
+def _make_versioned(node: SnapshotNode) -> Versioned:
     return Versioned(
         value=node.data or b"",
         version=node.version,

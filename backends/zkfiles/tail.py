@@ -23,13 +23,13 @@ from typing import IO, Final
 from backends.zkfiles import txnlog
 from backends.zkfiles.records import REFUSED, Transaction
 from backends.zkfiles.servers import goes_on
-from backends.zkfiles.txnlog import End, Frames
+from backends.zkfiles.txnlog import Frames, LogEnd
 
 _LOOKS: Final = 3
 """Reads that must find the same damage before it is believed: a file of another host may show a write in parts."""
 _LOOKS_AGAIN: Final = 64
 """Further reads before the bytes behind that damage are searched again."""
-_DAMAGES: Final = (End.CHECKSUM, End.UNKNOWN, End.HEADER)
+_DAMAGES: Final = (LogEnd.CHECKSUM, LogEnd.UNKNOWN, LogEnd.HEADER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +225,14 @@ class LogTail:
     def _look_behind(self, log: _OpenLog, frames: Frames, *, moves_on: bool) -> str | None:
         """Return why the logs cannot be read beyond the end of one; None: they can, or it is not known yet."""
         if frames.why not in _DAMAGES:
-            if moves_on and frames.why is not End.FILE:
+            if moves_on and frames.why is not LogEnd.FILE:
                 self._cut |= self._search_behind(log) is not None
             return None
         if not self._is_sure(str(log.path), log.position):
             return None
         problem = self._search_behind(log) if moves_on or self._looks % _LOOKS_AGAIN == _LOOKS else None
         self._cut |= moves_on
-        if frames.why is End.UNKNOWN or (problem and "follows at byte" in problem):
+        if frames.why is LogEnd.UNKNOWN or (problem and "follows at byte" in problem):
             return f"{log.path} at byte {log.position}: {problem or frames.problem}"
         return None
 

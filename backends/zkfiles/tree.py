@@ -32,7 +32,7 @@ from backends.zkfiles.records import (
     Transaction,
     owner_of,
 )
-from backends.zkfiles.snapshot import Node, Snapshot
+from backends.zkfiles.snapshot import Snapshot, SnapshotNode
 
 EXISTS: Final = "exists"
 NO_NODE: Final = "no node"
@@ -68,7 +68,7 @@ class Tree:
         self._base = base or Snapshot.empty()
         self._loose = loose
         self.hidden = np.zeros(self._base.nodes, np.bool_)
-        self.changed: dict[bytes, Node] = {}
+        self.changed: dict[bytes, SnapshotNode] = {}
         self.sessions = dict(self._base.sessions)
         self.digest = self._base.look(digest=True).digest if digest else None
         self.results: Counter[str] = Counter()
@@ -79,14 +79,14 @@ class Tree:
         self._acls: dict[Acl, Acl] = {}
         if base is None:
             for path in _EMPTY:
-                self._add(path, Node(b"", OPEN_ACL, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+                self._add(path, SnapshotNode(b"", OPEN_ACL, 0, 0, 0, 0, 0, 0, 0, 0, 0))
 
     @property
     def base(self) -> Snapshot:
         """The tree that transactions are applied to."""
         return self._base
 
-    def get(self, path: bytes) -> Node | None:
+    def get(self, path: bytes) -> SnapshotNode | None:
         """Return a node as it is; not to be changed."""
         node = self.changed.get(path)
         if node is None:
@@ -129,7 +129,7 @@ class Tree:
             case OpenSession():
                 return []
 
-    def put(self, path: bytes, node: Node | None) -> None:
+    def put(self, path: bytes, node: SnapshotNode | None) -> None:
         """Set a node as given, or remove it; its children stay."""
         current = self._touch(path)
         if current is not None:
@@ -168,7 +168,7 @@ class Tree:
                 self._owned.pop(transaction.session, None)
                 self.sessions.pop(transaction.session, None)
 
-    def _touch(self, path: bytes) -> Node | None:
+    def _touch(self, path: bytes) -> SnapshotNode | None:
         """Return a node that may then be changed."""
         node = self.changed.get(path)
         if node is None:
@@ -181,23 +181,23 @@ class Tree:
                 self._owned.setdefault(node.owner, set()).add(path)
         return node
 
-    def _find(self, path: bytes) -> Node | None:
+    def _find(self, path: bytes) -> SnapshotNode | None:
         """Return the result of `_touch`, and count missing nodes."""
         node = self._touch(path)
         if node is None:
             self.results[NO_NODE] += 1
         return node
 
-    def _raise(self, path: bytes, node: Node, cversion: int, zxid: int) -> None:
+    def _raise(self, path: bytes, node: SnapshotNode, cversion: int, zxid: int) -> None:
         self._count(path, node, -1)
         node.cversion, node.pzxid = cversion, zxid
         self._count(path, node, 1)
 
-    def _count(self, path: bytes, node: Node, times: int) -> None:
+    def _count(self, path: bytes, node: SnapshotNode, times: int) -> None:
         if self.digest is not None:
             self.digest = (self.digest + times * node.digest(path)) & _UNSIGNED
 
-    def _add(self, path: bytes, node: Node) -> None:
+    def _add(self, path: bytes, node: SnapshotNode) -> None:
         self.changed[path] = node
         self._count(path, node, 1)
         if path:
@@ -226,7 +226,7 @@ class Tree:
             return
         owner = owner_of(change, transaction.session)
         zxid, ms = transaction.zxid, transaction.at_ms
-        self._add(path, Node(change.data, self._intern(change.acl), zxid, zxid, ms, ms, 0, 0, 0, owner, zxid))
+        self._add(path, SnapshotNode(change.data, self._intern(change.acl), zxid, zxid, ms, ms, 0, 0, 0, owner, zxid))
 
     def _delete(self, path: bytes, zxid: int) -> bool:
         if not path:

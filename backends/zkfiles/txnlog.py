@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.files import open_regular
-from backends.zkfiles.records import HEADER, Damage, MalformedError, Transaction, decode
+from backends.zkfiles.records import HEADER, FileDamage, MalformedError, Transaction, decode
 
 MAGIC: Final = b"ZKLG"
 VERSION: Final = 2
@@ -56,7 +56,7 @@ applies such a multi before it is written, there or to a log of a server that is
 _BATCH: Final = 1 << 14
 
 
-class End(StrEnum):
+class LogEnd(StrEnum):
     """The reason why the reading of a log ends."""
 
     PADDING = "zeros that the server wrote ahead"
@@ -87,9 +87,9 @@ class Log:
     version: int
     entries: npt.NDArray[np.void]
     end: int
-    why: End
+    why: LogEnd
     size: int
-    damage: Damage | None
+    damage: FileDamage | None
 
     @property
     def first(self) -> int:
@@ -135,24 +135,24 @@ def survey(path: Path) -> Log:
         file = open_file(path)
     except OSError as error:
         reason = "a symbolic link, which is not followed" if error.errno == errno.ELOOP else error.strerror
-        unread = Damage(str(path), 0, f"{End.UNREADABLE} ({reason})")
-        return Log(path, VERSION, np.empty(0, ENTRY), 0, End.UNREADABLE, 0, unread)
+        unread = FileDamage(str(path), 0, f"{LogEnd.UNREADABLE} ({reason})")
+        return Log(path, VERSION, np.empty(0, ENTRY), 0, LogEnd.UNREADABLE, 0, unread)
     with file:
         size = os.fstat(file.fileno()).st_size
         frames = Frames(file, size)
         parts = [np.empty(0, ENTRY)]
         try:
             if not frames.header():
-                damage = None if frames.why is End.FILE else Damage(str(path), 0, frames.why)
+                damage = None if frames.why is LogEnd.FILE else FileDamage(str(path), 0, frames.why)
                 return Log(path, frames.version, parts[0], 0, frames.why, size, damage)
             records = iter(frames)
             while batch := list(islice(records, _BATCH)):
                 parts.append(np.array(batch, ENTRY))
             problem = frames.behind(int(parts[-1]["zxid"][-1]) if len(parts) > 1 else 0)
         except OSError as error:
-            frames.why = End.UNREADABLE
-            problem = f"{End.UNREADABLE} ({error.strerror})"
-        damage = Damage(str(path), frames.at, problem) if problem else None
+            frames.why = LogEnd.UNREADABLE
+            problem = f"{LogEnd.UNREADABLE} ({error.strerror})"
+        damage = FileDamage(str(path), frames.at, problem) if problem else None
         return Log(path, frames.version, np.concatenate(parts), frames.at, frames.why, size, damage)
 
 
@@ -193,7 +193,7 @@ class Frames:
         self._passed = passed
         self.version = VERSION
         self.at = position
-        self.why = End.FILE
+        self.why = LogEnd.FILE
         self.problem = ""
         self.transaction = _NONE
 
@@ -205,7 +205,7 @@ class Frames:
             self.at = _HEAD.size
             return True
         whole = MAGIC.startswith(head) or self._not_zero(0) is None
-        self.why = End.FILE if whole else End.HEADER
+        self.why = LogEnd.FILE if whole else LogEnd.HEADER
         return False
 
     def __iter__(self) -> Iterator[tuple[int, int, int, int, int, int, int]]:
@@ -214,25 +214,25 @@ class Frames:
             position = self.at
             frame = read(_FRAME.size)
             if len(frame) < _FRAME.size:
-                self.why = End.TORN_SIZE if any(frame) else End.FILE
+                self.why = LogEnd.TORN_SIZE if any(frame) else LogEnd.FILE
                 return
             crc, length = _FRAME.unpack(frame)
             if crc == 0 == length:
-                self.why = End.PADDING
+                self.why = LogEnd.PADDING
                 return
             if length < 0:
-                self.why = End.CHECKSUM
+                self.why = LogEnd.CHECKSUM
                 return
             if length == 0 or length + 1 > size - position - _FRAME.size:
-                self.why = End.TORN_SIZE
+                self.why = LogEnd.TORN_SIZE
                 return
             payload = read(length + 1)
             if len(payload) <= length or payload[length] != _END:
-                self.why = End.TORN_MARK
+                self.why = LogEnd.TORN_MARK
                 return
             payload = payload[:length]
             if zlib.adler32(payload) != crc:
-                self.why = End.CHECKSUM
+                self.why = LogEnd.CHECKSUM
                 return
             mark = crc
             if length < HEADER.size or HEADER.unpack_from(payload)[2] > self._passed:
@@ -241,7 +241,7 @@ class Frames:
                     if self.transaction.void:
                         mark = zlib.adler32(payload[: HEADER.size])
                 except MalformedError as error:
-                    self.why, self.problem = End.UNKNOWN, f"{error.problem}, at byte {error.at} of it"
+                    self.why, self.problem = LogEnd.UNKNOWN, f"{error.problem}, at byte {error.at} of it"
                     return
             _, _, zxid, ms, kind = HEADER.unpack_from(payload)
             self.at = position + _FRAME.size + length + 1
@@ -249,18 +249,18 @@ class Frames:
 
     def behind(self, last: int) -> str | None:
         """Return the damage of the end; None: it is the normal end of a crash or a clean stop."""
-        if self.why is End.FILE:
+        if self.why is LogEnd.FILE:
             return None
-        if self.why is End.UNKNOWN:
+        if self.why is LogEnd.UNKNOWN:
             return f"{self.why}: {self.problem}; nothing after it is read"
-        if self.why is End.PADDING and self._not_zero(self.at) is None:
+        if self.why is LogEnd.PADDING and self._not_zero(self.at) is None:
             return None
         repeated, sure = self._valid_again(last)
         if repeated is not None:
             return f"{self.why}; a valid record follows at byte {repeated}"
-        if self.why is End.PADDING:
+        if self.why is LogEnd.PADDING:
             return f"{self.why}, and then bytes that are no record from {self._not_zero(self.at)} on"
-        if self.why is End.CHECKSUM:
+        if self.why is LogEnd.CHECKSUM:
             return f"{self.why}, and {'no valid record after it' if sure else 'too many possible records after it'}"
         return None
 

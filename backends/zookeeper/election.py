@@ -17,7 +17,7 @@ from kazoo.client import KazooState
 from kazoo.handlers.threading import KazooTimeoutError
 
 from backends.errors import AccessDeniedError, UnavailableError
-from backends.protocols import Sasl, Tls
+from backends.protocols import Sasl, StoreTls
 from backends.zookeeper.acl import make_acl
 from backends.zookeeper.kazoo_client import Client
 from backends.zookeeper.reader import REFUSED, make_options
@@ -49,7 +49,7 @@ class ZooKeeperElection:
         acl: str | None = None,
         auth: tuple[str, str] | None = None,
         sasl: Sasl | None = None,
-        tls: Tls | None = None,
+        tls: StoreTls | None = None,
         session_s: float = 15.0,
     ) -> None:
         self._uri = f"zk://{hosts}"

@@ -13,7 +13,7 @@ from contextlib import closing
 from typing import Final
 
 from backends.errors import AccessDeniedError, UnavailableError
-from backends.protocols import Sasl, Tls
+from backends.protocols import Sasl, StoreTls
 from backends.zookeeper.kazoo_client import LOST, Client, open_connection
 from backends.zookeeper.reader import REFUSED, make_options
 from backends.zookeeper.sasl import describe_refusal
@@ -26,7 +26,7 @@ _LARGEST: Final = 1 << 20
 
 
 def ask_names(
-    hosts: str, *, sasl: Sasl | None = None, tls: Tls | None = None, patience_s: float = 30.0
+    hosts: str, *, sasl: Sasl | None = None, tls: StoreTls | None = None, patience_s: float = 30.0
 ) -> tuple[str, ...]:
     """Return the ``scheme:name`` of each identity of a connection; none if the server cannot report it.
 

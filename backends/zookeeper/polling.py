@@ -26,7 +26,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from backends.errors import CorruptStoreError, ReadOnlyStoreError, UnavailableError
-from backends.protocols import FOLLOWED, KEYS, FeedGap, Followed, Point, Versioned, Write
+from backends.protocols import FOLLOWED, KEYS, FeedGap, Followed, StorePoint, Versioned, Write
 from backends.zookeeper.reader import ZooKeeperReader
 
 MEANS: Final = "polling"
@@ -65,7 +65,7 @@ class _Tree:
 class PolledTree:
     """The keys that one pass read, as a store; it never changes."""
 
-    def __init__(self, uri: str, nodes: dict[str, Versioned], point: Point) -> None:
+    def __init__(self, uri: str, nodes: dict[str, Versioned], point: StorePoint) -> None:
         self._uri = uri
         self._nodes = nodes
         self._point = point
@@ -74,7 +74,7 @@ class PolledTree:
     def uri(self) -> str:
         return self._uri
 
-    def point(self) -> Point:
+    def point(self) -> StorePoint:
         return self._point
 
     def scan(self, root: str) -> Iterator[pa.RecordBatch]:
@@ -160,7 +160,7 @@ class PollingFeed:
             raise UnavailableError(self.uri, "it was closed")
         self._tree = tree
         keys = {key: node for key, node in tree.nodes.items() if any(_is_below(key, top) for top in self._tops)}
-        return PolledTree(self.uri, keys, Point(tree.through, tree.at_ms, (), _NOTES))
+        return PolledTree(self.uri, keys, StorePoint(tree.through, tree.at_ms, (), _NOTES))
 
     def follow(self, after: int) -> Iterator[Followed | FeedGap]:
         held: list[Row] = []

@@ -28,7 +28,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from backends.errors import AccessDeniedError, UnavailableError
 from backends.pace import Pace
-from backends.protocols import Acl, Sasl, Tls, Versioned
+from backends.protocols import Acl, Sasl, StoreTls, Versioned
 from backends.zookeeper.acl import format_acl
 from backends.zookeeper.acl_stream import AclStream
 from backends.zookeeper.kazoo_client import LOST, ReadingClient, open_connection, send_reads
@@ -73,7 +73,7 @@ def _make_versioned(value: bytes | None, stat: Any, acl: str | None) -> Versione
     )
 
 
-def _tls_options(tls: Tls) -> dict[str, Any]:
+def _tls_options(tls: StoreTls) -> dict[str, Any]:
     return {
         "use_ssl": True,
         "ca": tls.ca,
@@ -90,7 +90,7 @@ def make_options(
     *,
     auth: tuple[str, str] | None,
     sasl: Sasl | None,
-    tls: Tls | None,
+    tls: StoreTls | None,
     session_s: float,
 ) -> dict[str, Any]:
     """Return the settings of kazoo's client for `ZooKeeperReader`; it tries to connect for ever."""
@@ -139,7 +139,7 @@ class ZooKeeperReader:
         chroot: str = "",
         auth: tuple[str, str] | None = None,
         sasl: Sasl | None = None,
-        tls: Tls | None = None,
+        tls: StoreTls | None = None,
         ops_s: float | None = None,
         session_s: float = 30.0,
         patience_s: float = 60.0,

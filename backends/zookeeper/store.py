@@ -45,7 +45,7 @@ class ZooKeeperStore(ZooKeeperReader):
     def write(self, changes: Sequence[Write]) -> list[int]:
         if not changes:
             return []
-        self._demand_fitting(changes)
+        self._require_fitting(changes)
         try:
             self._retrying(self._make_parents, changes)
             return self._transact(changes)
@@ -102,7 +102,7 @@ class ZooKeeperStore(ZooKeeperReader):
         except UnavailableError as error:
             raise self._outcome_unknown(error) from error
 
-    def _demand_fitting(self, changes: Sequence[Write]) -> None:
+    def _require_fitting(self, changes: Sequence[Write]) -> None:
         size = 0
         for change in changes:
             size += _OVERHEAD + len(self._chroot) + 4 * len(change.key) + len(change.value or b"")

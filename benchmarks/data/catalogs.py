@@ -21,7 +21,7 @@ from recovery.codecs.ledger_metadata import decode_columns, encode_columns
 from recovery.dataset import DatasetWriter
 from recovery.model import tables
 from recovery.model.ids import buckets
-from recovery.model.metadata import Digest, State
+from recovery.model.metadata import Digest, LedgerState
 
 NOW: Final = "now"
 EARLIER: Final = "earlier"
@@ -82,7 +82,7 @@ def records(made: Ledgers, place: "np.ndarray[Any, np.dtype[np.int64]]", side: s
     record = pa.table(
         {
             **_same({"ensemble_size": ENSEMBLE, "write_quorum": WRITE, "ack_quorum": WRITE}, pa.int32(), rows),
-            "state": pa.array([str(State.OPEN), str(State.CLOSED)]).take(closed.cast(pa.int64())),
+            "state": pa.array([str(LedgerState.OPEN), str(LedgerState.CLOSED)]).take(closed.cast(pa.int64())),
             "last_entry": last,
             "length": pa.array(made.entries * PAYLOAD, mask=open_then),
             "segments": segments,

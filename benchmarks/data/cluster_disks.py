@@ -23,7 +23,7 @@ from recovery.codecs import cookie, entry, entry_log, index_file, ledger_db
 from recovery.codecs.entry import EntryHeader
 from recovery.codecs.framing import SIZE_FIELD
 from recovery.codecs.index_file import IndexHeader
-from recovery.codecs.ledger_db import LedgerRow
+from recovery.codecs.ledger_db import BookieLedgerRow
 from recovery.model.metadata import DIGEST_SIZES, Digest
 
 BOOKIES: Final = tuple(f"10.0.0.{number}:3181" for number in range(1, 5))
@@ -133,7 +133,7 @@ def _open_databases(current: Path) -> dict[str, rocksdict.Rdict]:
 
 def _put(databases: Mapping[str, rocksdict.Rdict], ledger: int, places: Mapping[int, int]) -> None:
     key, value = ledger_db.encode_ledgers_row(
-        LedgerRow(ledger, fenced=False, master_key=entry.master_key(PASSWORD), scope=0)
+        BookieLedgerRow(ledger, fenced=False, master_key=entry.master_key(PASSWORD), scope=0)
     )
     databases["ledgers"][key] = value
     for at, place in places.items():

@@ -18,7 +18,7 @@ from reconcile.rules.holds import HOLD_PASSWORD_SIZE
 from recovery.codecs.store import Layout
 from recovery.dataset import sort_by_key, write_manifest, write_part
 from recovery.infer.prior import Prior, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.manifest import Part
 from recovery.model import tables
 
@@ -35,7 +35,7 @@ def write(folder: Path, ledgers: int) -> None:
         rows = copies(chunk(number, ledgers))
         bookies = pa.concat_tables([bookie_row(name, 0, 0, 0, largest=0) for name in BOOKIES])
         prior = Prior.build(count_shapes(rows, bookies))
-        options = Options(passwords=passwords.values)
+        options = InferOptions(passwords=passwords.values)
         found.append(reconstruct(rows, bookies, tables.DAMAGE.empty_table(), prior, options))
     every = sort_by_key(pa.concat_tables(found))
     secrets = bytes(HOLD_PASSWORD_SIZE * every.num_rows)

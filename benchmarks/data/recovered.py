@@ -18,8 +18,8 @@ from benchmarks.data.cache import kept
 from benchmarks.data.ledgers import BOOKIES, PASSWORD
 from benchmarks.data.plans import LAYOUT
 from benchmarks.measure import bkmeta, run
-from reconcile.write.audit_journal import Journal
-from reconcile.write.journal_events import AnnouncedWrite, Done, End, Intent, append_event
+from reconcile.write.audit_journal import AuditJournal
+from reconcile.write.journal_events import AnnouncedWrite, ApplyEnd, Done, Intent, append_event
 from reconcile.write.writer import BATCH_ROWS
 from recovery.dataset import open_dataset
 
@@ -43,7 +43,7 @@ def write(folder: Path, ledgers: int) -> None:
     taken = {"seconds": cost.seconds, "cpu_s": cost.cpu_s, "peak": cost.peaks[""]}
     (folder / COST).write_text(json.dumps(taken))
     binding = {"plan": str(open_dataset(folder / PLAN, "plan").manifest["hash"]), "root": "/ledgers", "store": "zk://"}
-    with Journal.open(
+    with AuditJournal.open(
         folder / JOURNAL, binding, resume=False, now=lambda: datetime.now(UTC), replay=lambda _record: None
     ) as journal:
         written = 0
@@ -51,7 +51,7 @@ def write(folder: Path, ledgers: int) -> None:
             append_event(journal, Intent(number, "ledger", writes))
             append_event(journal, Done(number, [0] * len(writes), (), ()))
             written += len(writes)
-        append_event(journal, End({"create ledger": [written, 0, 0, 0]}, 0))
+        append_event(journal, ApplyEnd({"create ledger": [written, 0, 0, 0]}, 0))
         journal.sync()
 
 

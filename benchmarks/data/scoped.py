@@ -23,7 +23,7 @@ from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledge
 from recovery.codecs.entry import EntryHeader
 from recovery.codecs.framing import SIZE_FIELD
 from recovery.codecs.index_file import IndexHeader
-from recovery.codecs.ledger_db import LedgerRow
+from recovery.codecs.ledger_db import BookieLedgerRow
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import DIGEST_SIZES, Digest
 
@@ -131,7 +131,7 @@ def _databases(current: Path, ids: list[LedgerId]) -> None:
     some: dict[str, list[tuple[bytes, bytes]]] = {"ledgers": [], "locations": []}
     for one, places in _locations(ids).items():
         some["ledgers"].append(
-            ledger_db.encode_ledgers_row(LedgerRow(one.ledger, fenced=False, master_key=key, scope=one.scope))
+            ledger_db.encode_ledgers_row(BookieLedgerRow(one.ledger, fenced=False, master_key=key, scope=one.scope))
         )
         some["locations"] += (
             ledger_db.encode_location(one.ledger, number, place, scope=one.scope) for number, place in enumerate(places)

@@ -16,7 +16,7 @@ from benchmarks.data.ledgers import CHUNK, ENSEMBLE, INSTANCE, PASSWORD, WRITE, 
 from recovery.codecs.keys import ledger_keys
 from recovery.codecs.ledger_metadata import encode_columns
 from recovery.codecs.store import INSTANCE_ID, LAYOUT, Layout, layout_bytes
-from recovery.model.metadata import Digest, State
+from recovery.model.metadata import Digest, LedgerState
 
 ROOT: Final = "/ledgers"
 FOLDER: Final = "version-2"
@@ -97,7 +97,7 @@ def _records(ledgers: int) -> Iterator[tuple[str, bytes]]:
         table = pa.table(
             {
                 **{name: pa.array(np.full(count, value), pa.int32()) for name, value in same.items()},
-                "state": [str(State.CLOSED)] * count,
+                "state": [str(LedgerState.CLOSED)] * count,
                 "last_entry": made.entries - 1,
                 "length": made.entries * _ENTRY_SIZE,
                 "segments": segments,

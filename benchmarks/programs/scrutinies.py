@@ -22,10 +22,10 @@ Timed = Callable[[Callable[[], Mapping[str, Any]]], dict[str, Any]]
 
 def scrutinize(uri: str, timed: Timed) -> dict[str, Any]:
     """Run a whole scrutiny of a cluster over the wire, as the command does."""
-    from backends.bookie.client import Options
+    from backends.bookie.client import BookieOptions
     from reconcile.check.scrutiny.judge import Demands
     from reconcile.cli.output import Output
-    from reconcile.jobs.context import Context, Wire
+    from reconcile.jobs.context import Context, WireOptions
     from reconcile.jobs.scrutiny.request import ScrutinyRequest
     from reconcile.jobs.scrutiny.scrutinize import scrutinize as run
     from reconcile.rules.segments.placement import PlacementSettings
@@ -40,7 +40,7 @@ def scrutinize(uri: str, timed: Timed) -> dict[str, Any]:
                 uri=uri,
                 out=Path(folder, "run"),
                 inventories=(),
-                wire=Wire(Options(), {}),
+                wire=WireOptions(BookieOptions(), {}),
                 demands=demands,
                 recheck_after_s=0,
                 master="local[2]",
@@ -55,7 +55,7 @@ def scrutinize(uri: str, timed: Timed) -> dict[str, Any]:
 def rules(inventories: Sequence[str], catalog: str, out: str, master: str, timed: Timed) -> Iterator[Once]:
     """Judge every ledger of a catalog by the inventories, through Spark, verdicts and findings written."""
     from reconcile.check.scrutiny.judge import Demands
-    from reconcile.findings.table import Run
+    from reconcile.findings.table import FindingRun
     from reconcile.jobs.scrutiny.range_task import RangeTask
     from reconcile.rules.segments.placement import PlacementSettings
     from recovery.model.ids import bucket_ranges
@@ -70,7 +70,7 @@ def rules(inventories: Sequence[str], catalog: str, out: str, master: str, timed
         def once() -> dict[str, Any]:
             shutil.rmtree(out, ignore_errors=True)
             Path(out).mkdir(parents=True)
-            task = RangeTask(out, stored, opened, {}, demands, Run("benchmark", _AT), True, LAYOUT)  # noqa: FBT003 - its eight fields in their order
+            task = RangeTask(out, stored, opened, {}, demands, FindingRun("benchmark", _AT), True, LAYOUT)  # noqa: FBT003 - its eight fields in their order
 
             def work() -> Mapping[str, Any]:
                 spans = bucket_ranges(stored.rows("ledgers") + sum(one.rows("copies") for one in opened))

@@ -185,15 +185,15 @@ def backup_group(place: str, out: str) -> dict[str, Any]:
 def etcd_answers(hosts: str, root: str) -> dict[str, Any]:
     """Ask a live etcd for the pages that ledgers are on: what nothing that reads them so can take less than."""
     from backends.etcd import pages, rpc
-    from backends.etcd.channel import Asked, Channel
+    from backends.etcd.channel import Channel, PendingCall
 
     def work() -> Mapping[str, Any]:
         channel = Channel(hosts, uri=f"etcd://{hosts}", auth=None, tls=None, answer_s=30.0)
 
-        def ask(request: Any) -> Asked:  # noqa: ANN401 - a message
+        def ask(request: Any) -> PendingCall:  # noqa: ANN401 - a message
             return channel.send(lambda client: client.kvstub.RangePage, request)
 
-        def answer(_: Any, asked: Asked) -> Any:  # noqa: ANN401 - messages
+        def answer(_: Any, asked: PendingCall) -> Any:  # noqa: ANN401 - messages
             return channel.answer(asked, root)
 
         _, ledgers, _ = pages.ranges(root.encode())
@@ -214,7 +214,7 @@ def apply(plan: str, uri: str, root: str, journal: str) -> dict[str, Any]:
     dataset = open_dataset(plan, "plan")
 
     def work() -> Mapping[str, Any]:
-        options = engine.Options(plan_hash="benchmark")
+        options = engine.ApplyOptions(plan_hash="benchmark")
         with open_store(uri, writable=True) as opened:
             found = engine.apply(
                 lambda: dataset.batches("actions"), opened.store, root, Path(journal), options, now=_now
@@ -231,7 +231,7 @@ def impact(folder: str) -> dict[str, Any]:
 
 def _take_racks(folder: str, master: str | None) -> dict[str, Any]:
     from benchmarks.data.impacts import AT, RACKS
-    from reconcile.check.impact.names import Level
+    from reconcile.check.impact.names import DomainLevel
     from reconcile.cli.output import Output
     from reconcile.jobs.context import Context
     from reconcile.jobs.impact.check import check_impact
@@ -240,7 +240,7 @@ def _take_racks(folder: str, master: str | None) -> dict[str, Any]:
 
     context = Context(NOBODY, Output(as_json=True, progress="none"), lambda: AT)
     request = ImpactRequest(
-        uri=f"catalog://{folder}", cache=Path(folder), topology=RACKS, drill=Level.RACK, master=master
+        uri=f"catalog://{folder}", cache=Path(folder), topology=RACKS, drill=DomainLevel.RACK, master=master
     )
     answer = check_impact(request, context)
     if len(answer.drill) != len(set(RACKS.values())):
@@ -295,13 +295,13 @@ def page(plan: str, folder: str) -> dict[str, Any]:
 def infer(folder: str) -> dict[str, Any]:
     """Reconstruct every ledger, in as many pieces as `recover` would cut."""
     from recovery.infer.prior import Prior, count_shapes
-    from recovery.infer.reconstruct import Options, reconstruct
+    from recovery.infer.reconstruct import InferOptions, reconstruct
     from recovery.model.ids import bucket_ranges
 
     pa.set_cpu_count(1)
     inventories = [open_dataset(path, "inventory") for path in _inventories(folder)]
     bookies, damage = (pa.concat_tables([i.read(name) for i in inventories]) for name in ("bookies", "damage"))
-    options = Options(passwords=(PASSWORD,))
+    options = InferOptions(passwords=(PASSWORD,))
     prior: Prior | None = None
     seconds, ledgers = 0.0, 0
     for buckets in bucket_ranges(sum(i.rows("copies") for i in inventories)):
@@ -380,13 +380,13 @@ def journal(file: str) -> dict[str, Any]:
 
 def archive(uri: str, out: str) -> dict[str, Any]:
     """Copy every closed ledger of a cluster; a tenth of the buckets goes before that is not timed."""
-    from backends.bookie.client import Options
+    from backends.bookie.client import BookieOptions
     from backends.registry import open_store
     from reconcile.cli.options import make_context
     from reconcile.cli.output import Output
     from reconcile.jobs.capture import CaptureRequest, capture
     from recovery.archive.bookies import RunningSource
-    from recovery.archive.choice import Choice
+    from recovery.archive.choice import ArchiveChoice
     from recovery.archive.task import CopyTask
     from recovery.bookies.addresses import read_members
     from recovery.dataset import open_dataset
@@ -398,8 +398,8 @@ def archive(uri: str, out: str) -> dict[str, Any]:
     with open_store(uri) as opened:
         members = read_members(opened.store, opened.root, None, {})
     addresses = {name: address for name in members.bookies if (address := members.find(name).address) is not None}
-    source = RunningSource(addresses, {}, Options())
-    warm = CopyTask(catalog, str(folder / "warm"), "warm", (), Choice(int(time.time() * 1000)), source)
+    source = RunningSource(addresses, {}, BookieOptions())
+    warm = CopyTask(catalog, str(folder / "warm"), "warm", (), ArchiveChoice(int(time.time() * 1000)), source)
     warm(range(BUCKETS // 10))
     task = replace(warm, place=str(folder / "place"), run="timed")
     began, used = time.perf_counter(), time.process_time()
@@ -415,13 +415,13 @@ def wire(ledgers: str, requests: str, *addresses: str) -> dict[str, Any]:
     import asyncio
 
     from backends.bookie import frames
-    from backends.bookie.client import Address, Options, Wire
+    from backends.bookie.client import Address, BookieOptions, BookieWire
     from recovery.model.groups import decode_availabilities
 
     places = {a: Address(a.rpartition(":")[0], int(a.rpartition(":")[2])) for a in addresses}
     answered = 0
 
-    async def ask(bookie: Any, count: int) -> None:  # noqa: ANN401 - what `Wire` has
+    async def ask(bookie: Any, count: int) -> None:  # noqa: ANN401 - what `BookieWire` has
         nonlocal answered
         held: list[bytes] = []
 
@@ -431,8 +431,8 @@ def wire(ledgers: str, requests: str, *addresses: str) -> dict[str, Any]:
             answered += len(np.unique(groups.key))
             held.clear()
 
-        def take(_: int, answer: frames.Answer) -> None:
-            if answer.outcome is frames.Outcome.ANSWER:
+        def take(_: int, answer: frames.BookieAnswer) -> None:
+            if answer.outcome is frames.RequestOutcome.ANSWER:
                 held.append(answer.body)
             if len(held) >= _LISTS:
                 decode()
@@ -443,7 +443,7 @@ def wire(ledgers: str, requests: str, *addresses: str) -> dict[str, Any]:
     async def all_of_them() -> dict[str, Any]:
         nonlocal answered
         share = int(requests) // len(addresses)
-        with Wire(places, Options(deadline_s=60)) as bookies:
+        with BookieWire(places, BookieOptions(deadline_s=60)) as bookies:
             await asyncio.gather(*(ask(bookies[a], share // 10) for a in addresses))
             answered = 0
             began, used = time.perf_counter(), time.process_time()

@@ -23,12 +23,12 @@ from backends.registry import OpenStore, open_store
 from reconcile.cli.access import EnvironmentAccess
 from reconcile.deletes.own_root import open_own_root
 from reconcile.deletes.verification.verdicts import Rules
-from reconcile.jobs.context import Context, Progress
-from reconcile.jobs.deletes.clusters import Target
+from reconcile.jobs.context import Context, StageProgress
+from reconcile.jobs.deletes.clusters import DeleteTarget
 from reconcile.jobs.deletes.looks import Looks
 from reconcile.jobs.deletes.purge import PurgeJob, purge_deletes
 from reconcile.jobs.deletes.requests import DeleteRequest, request_deletes
-from reconcile.jobs.deletes.verify import VerifyRequest, verify_deletes
+from reconcile.jobs.deletes.verify import VerifyDeletesRequest, verify_deletes
 from recovery.codecs.store import COOKIES
 from recovery.dataset import MANIFEST, open_dataset, write_manifest, write_part
 from recovery.model import tables
@@ -43,7 +43,7 @@ class _Quiet:
     """Shows nothing."""
 
     @contextmanager
-    def progress(self, title: str, unit: str) -> Iterator[Progress]:
+    def progress(self, title: str, unit: str) -> Iterator[StageProgress]:
         """Give a function that does nothing."""
         del title, unit
         yield lambda _done, _total, _stage="": None
@@ -61,7 +61,7 @@ def delete_all(uri: str, inventories: str, folder: str) -> dict[str, Any]:
     with open_store(uri, writable=True) as opened:
         _write_cookies(opened, paths)
     references = work / "refs.jsonl"
-    target, certificate = Target(uri, work / "journal"), work / "purge.json"
+    target, certificate = DeleteTarget(uri, work / "journal"), work / "purge.json"
     notes: list[str] = []
 
     def step(name: str, run: Callable[[], object]) -> None:
@@ -74,7 +74,7 @@ def delete_all(uri: str, inventories: str, folder: str) -> dict[str, Any]:
     def verify() -> None:
         references.write_text(json.dumps({"listed": datetime.now(UTC).isoformat()}) + "\n")
         rules = Rules(min_age_ms=0, freshness_ms=_FOREVER_MS, confirmed=len(ledgers))
-        request = VerifyRequest(
+        request = VerifyDeletesRequest(
             target=target,
             ledgers=(),
             looks=Looks(paths),

@@ -8,7 +8,7 @@ from typing import Final
 
 from benchmarks.measure import Cost, beside_servers, python, run
 from benchmarks.pairs import Contestant
-from benchmarks.rows.row import STAGES, Place, Row, demand_whole
+from benchmarks.rows.row import STAGES, Place, Row, require_whole
 from benchmarks.servers.bookies import find_java
 from tests.support.cluster import Bookie, Cluster, encoded
 
@@ -39,7 +39,7 @@ def _archive(place: Place) -> Iterator[dict[str, Contestant]]:
         uri = f"zk+hierarchical://{cluster.zookeeper}/ledgers"
 
         def measure(command: list[str]) -> Cost:
-            return demand_whole(place, beside_servers([cluster.pid], lambda: run(command)))
+            return require_whole(place, beside_servers([cluster.pid], lambda: run(command)))
 
         yield {
             "archive": lambda: measure(python(STAGES, "archive", uri, place.scratch)),

@@ -15,7 +15,7 @@ from benchmarks.data import bookie_folder, large_index, locations, records, scop
 from benchmarks.data.cache import kept
 from benchmarks.measure import Cost, RunFailedError, bkmeta, python, run
 from benchmarks.pairs import Contestant
-from benchmarks.rows.row import STAGES, Place, Row, demand_whole
+from benchmarks.rows.row import STAGES, Place, Row, require_whole
 
 _PROCESSES: Final = 2
 _SOURCES: Final = Path(__file__).with_name("c")
@@ -201,7 +201,7 @@ def _collecting(place: Place, ledgers: Path, journal: Path) -> Contestant:
         shutil.rmtree(out, ignore_errors=True)
         cost = run(collect)
         found = {"ledgers": cost.said["counts"]["ledgers"], "code": cost.said["exit_code"]}
-        return demand_whole(place, replace(cost, said=found))
+        return require_whole(place, replace(cost, said=found))
 
     return product
 

@@ -11,7 +11,7 @@ from benchmarks.data.cache import kept
 from benchmarks.data.ledgers import chunk
 from benchmarks.measure import Cost, bkmeta, python, run
 from benchmarks.pairs import Contestant, Limits
-from benchmarks.rows.row import STAGES, Place, Row, demand_whole
+from benchmarks.rows.row import STAGES, Place, Row, require_whole
 
 _MIB: Final = 1 << 20
 _BYTES: Final = "cat of the plan's files"
@@ -36,7 +36,7 @@ def _commands(place: Place) -> Iterator[dict[str, Contestant]]:
     def show() -> Cost:
         shown = ask("plan", "show", plan)
         said = {**shown.said["counts"], "note": note}
-        return demand_whole(place, Cost(shown.seconds, shown.cpu_s, shown.peaks, said))
+        return require_whole(place, Cost(shown.seconds, shown.cpu_s, shown.peaks, said))
 
     def edit() -> Cost:
         shutil.rmtree(out, ignore_errors=True)
@@ -46,7 +46,7 @@ def _commands(place: Place) -> Iterator[dict[str, Contestant]]:
         "plan show": show,
         "plan edit, one ledger": edit,
         "explain": lambda: ask("explain", ledger, "--inventory-dir", found, "--plan", plan),
-        "the report": lambda: demand_whole(place, run(python(STAGES, "page", plan, found))),
+        "the report": lambda: require_whole(place, run(python(STAGES, "page", plan, found))),
         "audit verify": lambda: ask("audit", "verify", journal),
         _BYTES: lambda: run(["bash", "-c", f"find '{plan}' -type f -print0 | xargs -0 cat > /dev/null"]),
     }

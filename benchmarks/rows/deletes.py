@@ -14,7 +14,7 @@ from benchmarks.data.cache import kept
 from benchmarks.data.ledgers import INSTANCE
 from benchmarks.measure import Cost, python, run
 from benchmarks.pairs import Contestant
-from benchmarks.rows.row import Place, Row, demand_whole
+from benchmarks.rows.row import Place, Row, require_whole
 from benchmarks.servers import etcd
 from benchmarks.servers.zookeeper import BATCH, BATCHES, client, server
 from recovery.codecs import store
@@ -39,11 +39,11 @@ def _zookeeper(place: Place) -> Iterator[dict[str, Contestant]]:
             nodes = {store.LAYOUT: store.layout_bytes(plans.LAYOUT), store.INSTANCE_ID: INSTANCE.encode()}
             opened.write([Write(_ROOT + key, value) for key, value in nodes.items()])
             opened.close()
-            return demand_whole(place, run(python(_PROGRAM, f"zk://{hosts}{_ROOT}", looks, next(runs))))
+            return require_whole(place, run(python(_PROGRAM, f"zk://{hosts}{_ROOT}", looks, next(runs))))
 
     def floor() -> Cost:
         with server() as hosts:
-            return demand_whole(place, fill(hosts))
+            return require_whole(place, fill(hosts))
 
     yield {"deletes": product, "created, Java": floor}
 
@@ -56,7 +56,7 @@ def _etcd(place: Place) -> Iterator[dict[str, Contestant]]:
     def product() -> Cost:
         with etcd.server() as (_, hosts):
             etcd.load(hosts, plan, keeps_ids=True)
-            return demand_whole(place, run(python(_PROGRAM, f"etcd://{hosts}{etcd.ROOT}", looks, next(runs))))
+            return require_whole(place, run(python(_PROGRAM, f"etcd://{hosts}{etcd.ROOT}", looks, next(runs))))
 
     def floor() -> Cost:
         with etcd.server() as (_, hosts):

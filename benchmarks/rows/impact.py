@@ -8,17 +8,17 @@ from benchmarks.data import catalogs, impacts
 from benchmarks.data.cache import kept
 from benchmarks.measure import python, run
 from benchmarks.pairs import Contestant
-from benchmarks.rows.row import STAGES, Place, Row, demand_whole
+from benchmarks.rows.row import STAGES, Place, Row, require_whole
 
 
 @contextmanager
 def _impact(place: Place) -> Iterator[dict[str, Contestant]]:
     folder = kept(place.home, impacts.write, place.ledgers, catalogs) / impacts.CATALOG
-    stages = {"check-impact": lambda: demand_whole(place, run(python(STAGES, "impact", folder)))}
+    stages = {"check-impact": lambda: require_whole(place, run(python(STAGES, "impact", folder)))}
     if not place.alone:
         stages |= {
-            "by Spark, its start included": lambda: demand_whole(place, run(python(STAGES, "impact-spread", folder))),
-            "pyarrow, one pass": lambda: demand_whole(place, run(python(STAGES, "impact-pass", folder))),
+            "by Spark, its start included": lambda: require_whole(place, run(python(STAGES, "impact-spread", folder))),
+            "pyarrow, one pass": lambda: require_whole(place, run(python(STAGES, "impact-pass", folder))),
         }
     yield stages
 

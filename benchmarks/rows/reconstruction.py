@@ -9,7 +9,7 @@ from benchmarks.data import catalogs, inventories, nasties
 from benchmarks.data.cache import kept
 from benchmarks.measure import python, run, staying
 from benchmarks.pairs import Contestant
-from benchmarks.rows.row import STAGES, Place, Row, demand_whole
+from benchmarks.rows.row import STAGES, Place, Row, require_whole
 from tests.simulation import histories, profiles, protocol, simulated_bookie
 from tests.simulation import inventories as simulated_inventories
 
@@ -20,7 +20,7 @@ _EARLIER: Final = "the same, earlier"
 def _open_earlier(stack: ExitStack, place: Place, checkout: Path, stage: str, folder: Path) -> dict[str, Contestant]:
     """Start a stage of another checkout on the same data; it writes where the stage does."""
     program = stack.enter_context(staying(python(STAGES, stage, folder, place.scratch / "earlier"), checkout))
-    return {_EARLIER: lambda: demand_whole(place, program.run())}
+    return {_EARLIER: lambda: require_whole(place, program.run())}
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def _reconstruct(place: Place) -> Iterator[dict[str, Contestant]]:
     folder = kept(place.home, inventories.write, place.ledgers)
     with ExitStack() as stack:
         product = stack.enter_context(staying(python(STAGES, "recover", folder, place.scratch / "plan")))
-        stages = {"recover": lambda: demand_whole(place, product.run())}
+        stages = {"recover": lambda: require_whole(place, product.run())}
         if place.earlier:
             stages |= _open_earlier(stack, place, place.earlier, "recover", folder)
         elif not place.alone:
@@ -38,9 +38,9 @@ def _reconstruct(place: Place) -> Iterator[dict[str, Contestant]]:
                 for name in ("group", "group-flat")
             )
             stages |= {
-                "inference, one core": lambda: demand_whole(place, run(python(STAGES, "infer", folder))),
-                _GROUPED: lambda: demand_whole(place, group.run()),
-                "DuckDB, flat columns": lambda: demand_whole(place, flat.run()),
+                "inference, one core": lambda: require_whole(place, run(python(STAGES, "infer", folder))),
+                _GROUPED: lambda: require_whole(place, group.run()),
+                "DuckDB, flat columns": lambda: require_whole(place, flat.run()),
                 "Spark, pass-through": floor.run,
             }
         yield stages
@@ -52,13 +52,13 @@ def _nasty(place: Place) -> Iterator[dict[str, Contestant]]:
     nasty = kept(place.home, nasties.write, place.ledgers, inventories, *simulated)
     with ExitStack() as stack:
         product = stack.enter_context(staying(python(STAGES, "recover", nasty, place.scratch / "nasty")))
-        stages = {"recover, nasty": lambda: demand_whole(place, product.run())}
+        stages = {"recover, nasty": lambda: require_whole(place, product.run())}
         if place.earlier:
             stages |= _open_earlier(stack, place, place.earlier, "recover", nasty)
         elif not place.alone:
             clean = kept(place.home, inventories.write, place.ledgers)
             floor = stack.enter_context(staying(python(STAGES, "recover", clean, place.scratch / "clean")))
-            stages |= {"recover, clean": lambda: demand_whole(place, floor.run())}
+            stages |= {"recover, clean": lambda: require_whole(place, floor.run())}
         yield stages
 
 
@@ -67,12 +67,12 @@ def _diff(place: Place) -> Iterator[dict[str, Contestant]]:
     folder = kept(place.home, catalogs.write, place.ledgers)
     with ExitStack() as stack:
         product = stack.enter_context(staying(python(STAGES, "diff", folder, place.scratch / "compared")))
-        stages = {"diff": lambda: demand_whole(place, product.run())}
+        stages = {"diff": lambda: require_whole(place, product.run())}
         if place.earlier:
             stages |= _open_earlier(stack, place, place.earlier, "diff", folder)
         elif not place.alone:
             floor = stack.enter_context(staying(python(STAGES, "outer-join", folder)))
-            stages |= {"Spark, outer join": lambda: demand_whole(place, floor.run())}
+            stages |= {"Spark, outer join": lambda: require_whole(place, floor.run())}
         yield stages
 
 

@@ -68,7 +68,7 @@ class Row:
         return f"{self.goal:g}" + ("" if self.cpu_goal is None else f", by CPU {self.cpu_goal:g}")
 
 
-def demand_whole(place: Place, cost: Cost) -> Cost:
+def require_whole(place: Place, cost: Cost) -> Cost:
     """See that a run did all of its work."""
     if cost.said.get("ledgers") != place.ledgers:
         raise RunFailedError(f"{place.ledgers} ledgers were there, and the run says {dict(cost.said)}")

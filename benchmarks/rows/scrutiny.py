@@ -13,7 +13,7 @@ from benchmarks.data import catalogs, inventories
 from benchmarks.data.cache import kept
 from benchmarks.measure import Cost, RunFailedError, beside_servers, count_cpu, python, run, staying
 from benchmarks.pairs import Contestant
-from benchmarks.rows.row import STAGES, Place, Row, demand_whole
+from benchmarks.rows.row import STAGES, Place, Row, require_whole
 from tests.support.bookie_processes import BookieProcess, running
 from tests.support.cluster import Bookie, Cluster, encoded
 from tests.support.waiting import until
@@ -57,7 +57,7 @@ def _whole(place: Place) -> Iterator[dict[str, Contestant]]:
         # The auditor runs in ZooKeeper's process: CPU seconds are both sides' with what ZooKeeper does for them.
         def scrutinize() -> Cost:
             before = count_cpu(cluster.pid)
-            cost = demand_whole(place, run(python(STAGES, "scrutinize", uri)))
+            cost = require_whole(place, run(python(STAGES, "scrutinize", uri)))
             return replace(cost, cpu_s=cost.cpu_s + count_cpu(cluster.pid) - before)
 
         stages = {"scrutinize": lambda: beside_servers(pids, scrutinize)}

@@ -14,7 +14,7 @@ from benchmarks.data.cache import kept
 from benchmarks.data.ledgers import INSTANCE
 from benchmarks.measure import Cost, beside_servers, python, run
 from benchmarks.pairs import Contestant
-from benchmarks.rows.row import STAGES, Place, Row, demand_whole
+from benchmarks.rows.row import STAGES, Place, Row, require_whole
 from benchmarks.servers import etcd
 from benchmarks.servers.zookeeper import BATCH, BATCHES, READS, client, formatter, log_formatter, server
 from recovery.codecs import store
@@ -33,18 +33,18 @@ def _apply(place: Place) -> Iterator[dict[str, Contestant]]:
             run([*java, "delete", hosts, _ROOT])
             journal = place.scratch / "journal"
             shutil.rmtree(journal, ignore_errors=True)
-            return demand_whole(place, run(python(STAGES, "apply", plan, f"zk://{hosts}{_ROOT}", _ROOT, journal)))
+            return require_whole(place, run(python(STAGES, "apply", plan, f"zk://{hosts}{_ROOT}", _ROOT, journal)))
 
         def floor() -> Cost:
             run([*java, "delete", hosts, _ROOT])
             records = str(plan / plans.RECORDS)
-            return demand_whole(place, run([*java, "create", hosts, _ROOT, records, str(BATCH), str(BATCHES)]))
+            return require_whole(place, run([*java, "create", hosts, _ROOT, records, str(BATCH), str(BATCHES)]))
 
         def floor_read_twice() -> Cost:
             made = floor()
             parts = [made, *(run([*java, "read", hosts, _ROOT, str(READS)]) for _ in range(2))]
             seconds, cpu_s = sum(cost.seconds for cost in parts), sum(cost.cpu_s for cost in parts)
-            return demand_whole(place, replace(made, seconds=seconds, cpu_s=cpu_s))
+            return require_whole(place, replace(made, seconds=seconds, cpu_s=cpu_s))
 
         yield {"apply": product, _READ_TWICE: floor_read_twice, "Java, asynchronous": floor}
 
@@ -63,11 +63,11 @@ def _capture(place: Place) -> Iterator[dict[str, Contestant]]:
 
         def product() -> Cost:
             shutil.rmtree(out, ignore_errors=True)
-            return demand_whole(place, run(python(STAGES, "capture", f"zk://{hosts}{_ROOT}", out)))
+            return require_whole(place, run(python(STAGES, "capture", f"zk://{hosts}{_ROOT}", out)))
 
         yield {
             "capture": product,
-            "Java, asynchronous": lambda: demand_whole(place, run([*java, "read", hosts, _ROOT, str(READS)])),
+            "Java, asynchronous": lambda: require_whole(place, run([*java, "read", hosts, _ROOT, str(READS)])),
         }
 
 
@@ -81,15 +81,15 @@ def _etcd(place: Place) -> Iterator[dict[str, Contestant]]:
 
         def parsed() -> Cost:
             shutil.rmtree(catalog, ignore_errors=True)
-            return demand_whole(place, run(python(STAGES, "capture", uri, catalog)))
+            return require_whole(place, run(python(STAGES, "capture", uri, catalog)))
 
         raw = python(STAGES, "etcd", uri, place.scratch / "raw.parquet")
         answers = python(STAGES, "etcd-answers", hosts, etcd.ROOT)
         printed = ["bash", "-c", f"{shlex.join(etcd.get_all(hosts))} > /dev/null"]
         yield {
-            "etcd, raw": lambda: demand_whole(place, beside_servers([process], lambda: run(raw))),
+            "etcd, raw": lambda: require_whole(place, beside_servers([process], lambda: run(raw))),
             "capture, all parsed": lambda: beside_servers([process], parsed),
-            "answers alone": lambda: demand_whole(place, beside_servers([process], lambda: run(answers))),
+            "answers alone": lambda: require_whole(place, beside_servers([process], lambda: run(answers))),
             "etcdctl get --prefix": lambda: beside_servers([process], lambda: run(printed)),
         }
 
@@ -109,7 +109,7 @@ def _follow(place: Place) -> Iterator[dict[str, Contestant]]:
             shutil.copytree(begun, backup)
             cost = run(python(STAGES, "follow", uri, backup, revision))
             # What else is below the root is written with the ledgers.
-            return demand_whole(place, replace(cost, said={"ledgers": min(cost.said["ledgers"], place.ledgers)}))
+            return require_whole(place, replace(cost, said={"ledgers": min(cost.said["ledgers"], place.ledgers)}))
 
         watched = ["bash", "-c", etcd.print_changes(hosts, last, place.scratch / "changes")]
         yield {
@@ -126,13 +126,13 @@ def _snapshot(place: Place) -> Iterator[dict[str, Contestant]]:
     catalog = place.scratch / "catalog"
 
     def product() -> Cost:
-        return demand_whole(
+        return require_whole(
             place, run(python("benchmarks.programs.raw_snapshot", folder, place.scratch / "raw.parquet"))
         )
 
     def parsed() -> Cost:
         shutil.rmtree(catalog, ignore_errors=True)
-        return demand_whole(place, run(python(STAGES, "capture", f"zkfiles://{folder}?root={_ROOT}", catalog)))
+        return require_whole(place, run(python(STAGES, "capture", f"zkfiles://{folder}?root={_ROOT}", catalog)))
 
     yield {
         "snapshot, raw": product,
@@ -146,8 +146,8 @@ def _backup_point(place: Place) -> Iterator[dict[str, Contestant]]:
     backup = kept(place.home, backups.write, place.ledgers, catalogs)
     made, grouped = (python(STAGES, name, backup, place.scratch / name) for name in ("backup-point", "backup-group"))
     yield {
-        "point in time": lambda: demand_whole(place, run(made)),
-        "DuckDB, last changes": lambda: demand_whole(place, run(grouped)),
+        "point in time": lambda: require_whole(place, run(made)),
+        "DuckDB, last changes": lambda: require_whole(place, run(grouped)),
     }
 
 
@@ -163,7 +163,7 @@ def _backup_zookeeper(place: Place) -> Iterator[dict[str, Contestant]]:
     [log] = (folder / "version-2").glob("log.*")
     printed = shlex.join(log_formatter(log))
     yield {
-        "followed": lambda: demand_whole(place, run(python("benchmarks.programs.followed_logs", folder, _ROOT))),
+        "followed": lambda: require_whole(place, run(python("benchmarks.programs.followed_logs", folder, _ROOT))),
         "TxnLogToolkit": lambda: run(["bash", "-c", f"{printed} > /dev/null"]),
     }
 

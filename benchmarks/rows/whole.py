@@ -19,7 +19,7 @@ from benchmarks.data.plans import RECORDS, write_records
 from benchmarks.measure import Cost, RunFailedError, bkmeta, run
 from benchmarks.pairs import Contestant
 from benchmarks.rows.bookie_files import build_program, cat
-from benchmarks.rows.row import Place, Row, demand_whole
+from benchmarks.rows.row import Place, Row, require_whole
 from benchmarks.servers.zookeeper import BATCH, BATCHES, client, server
 from recovery.codecs import cookie, store
 from recovery.codecs.store import COOKIES, Layout
@@ -80,7 +80,7 @@ def _whole(place: Place) -> Iterator[dict[str, Contestant]]:
                 _SAMPLE, place.ledgers
             ):
                 raise RunFailedError(f"verify says {verified.said}")
-            return demand_whole(place, _sum_up(stages, written.said["counts"]["create ledger"]["written"]))
+            return require_whole(place, _sum_up(stages, written.said["counts"]["create ledger"]["written"]))
 
         def floor() -> Cost:
             parts = [cat(folder_of(disks, number)) for number in range(WITH_INDEX)]

@@ -7,7 +7,7 @@ from typing import Final
 
 from benchmarks.measure import Cost, beside_servers, python, run
 from benchmarks.pairs import Contestant
-from benchmarks.rows.row import STAGES, Place, Row, demand_whole
+from benchmarks.rows.row import STAGES, Place, Row, require_whole
 from benchmarks.servers.bookies import JAVA_IN_FLIGHT, LEDGERS, bookies, client
 
 _CPU: Final = 0.5
@@ -22,7 +22,7 @@ def _wire(count: int) -> Callable[[Place], AbstractContextManager[dict[str, Cont
         with bookies(count) as (process, addresses):
 
             def ask(command: list[str]) -> Cost:
-                return demand_whole(replace(place, ledgers=asked), beside_servers([process], lambda: run(command)))
+                return require_whole(replace(place, ledgers=asked), beside_servers([process], lambda: run(command)))
 
             yield {
                 "wire": lambda: ask(python(STAGES, "wire", LEDGERS, asked, *addresses)),

@@ -2,7 +2,7 @@
 
 The run of a scrutiny has the lists that bookies gave it, the entries that it found missing, and the bookies that it
 found wiped. All of this covers the run's share of ledgers, and records as they were then: it judges no record that
-changed since. Each command that judges copies asks `Evidence.see`, so that all judge alike.
+changed since. Each command that judges copies asks `CopyEvidence.see`, so that all judge alike.
 
     what is known of a copy                                  it counts as
     an inventory, or a list of the run, has all of it        there, even if an older mark disagrees
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from reconcile.check.impact.segments.columns import LedgerRows
 from reconcile.check.scrutiny.evidence_age import Moment, find_ages
 from reconcile.check.scrutiny.incarnations import Wiped, read_cookies, read_wiped
-from reconcile.clusters import demand_of_cluster, name_earlier
+from reconcile.clusters import name_earlier, require_of_cluster
 from reconcile.rules.segments.copies import CopyFaults, Sight, find_faults
 from reconcile.rules.segments.copy_findings import see_bookies
 from recovery.codecs.store import Layout
@@ -136,12 +136,12 @@ def open_runs(places: Iterable[DatasetPlace], catalog: Dataset, uri: str) -> tup
     runs = tuple(map(ScrutinyRun.open, places))
     for run in runs:
         store = open_dataset(to_place(run.dataset.path) / STORE, "catalog")
-        demand_of_cluster(catalog, uri, others=name_earlier(catalog, store))
+        require_of_cluster(catalog, uri, others=name_earlier(catalog, store))
     return runs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class CopyEvidence:
     """The facts about copies from inventories and runs; small, and picklable.
 
     Attributes:
@@ -164,7 +164,7 @@ class Evidence:
         catalog: Dataset,
         nodes: pa.Table | None = None,
         running: Collection[str] | None = None,
-    ) -> "Evidence":
+    ) -> "CopyEvidence":
         """Return the facts about the copies of a store's records.
 
         Args:

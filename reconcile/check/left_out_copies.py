@@ -27,7 +27,7 @@ from recovery.codecs.store import (
 from recovery.dataset import Dataset
 from recovery.model.groups import KeyedGroups, from_arrow, next_entry, within
 from recovery.model.ids import LedgerId, bucket_ranges
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 
 _ENTRIES_AT_ONCE: Final = 1 << 20
 
@@ -87,7 +87,7 @@ def find_left_out(store: MetadataStore, root: str, layout: Layout, inventories: 
         known = ids.append_column("row", pa.array(np.arange(ids.num_rows)))
         for name in columns:
             known = known.append_column(name, records[name])
-        closed = known.filter(pc.fill_null(pc.equal(known["state"], str(State.CLOSED)), fill_value=False))
+        closed = known.filter(pc.fill_null(pc.equal(known["state"], str(LedgerState.CLOSED)), fill_value=False))
         strays = _find_strays(copies, closed)
         records = [closed.slice(row, 1).to_pylist()[0] for row in strays]
         guarded = select_guarded(store, root, [LedgerId(record["scope"], record["ledger"]) for record in records])

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore
-from recovery.capture.ledger_tree import LISTINGS_IN_FLIGHT, LedgerTree, Piece, Unlisted, sort_root_names
+from recovery.capture.ledger_tree import LISTINGS_IN_FLIGHT, LedgerTree, TreePiece, Unlisted, sort_root_names
 from recovery.codecs.keys import ledger_keys, ledgers_of
 from recovery.codecs.store import (
     Layout,
@@ -39,7 +39,7 @@ EXAMPLES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class StoreListing:
     """The listing of a store.
 
     Attributes:
@@ -62,7 +62,7 @@ class Listing:
         return int(self.ids.num_rows)
 
 
-def list_ledgers(store: MetadataStore, root: str, layout: Layout, *, within_s: float = float("inf")) -> Listing:
+def list_ledgers(store: MetadataStore, root: str, layout: Layout, *, within_s: float = float("inf")) -> StoreListing:
     """List the ledgers of a store within a time limit.
 
     Raises:
@@ -75,10 +75,10 @@ def list_ledgers(store: MetadataStore, root: str, layout: Layout, *, within_s: f
         names = sort_root_names(layout, tree.list_root())
         ids = _read_ids(layout, tree.walk(layout, names, within_s=within_s))
     complete = not any(unlisted.values()) and not tree.is_late
-    return Listing(ids, complete, tuple(unlisted[Unlisted.DENIED]), tree.is_late, tuple(unlisted[Unlisted.LOST]))
+    return StoreListing(ids, complete, tuple(unlisted[Unlisted.DENIED]), tree.is_late, tuple(unlisted[Unlisted.LOST]))
 
 
-def _read_ids(layout: Layout, pieces: Iterable[Piece]) -> pa.Table:
+def _read_ids(layout: Layout, pieces: Iterable[TreePiece]) -> pa.Table:
     """Return scope and ledger of all ledgers with a key among pieces of a tree."""
     tables = [KEYS.empty_table()]
     keys: list[str] = []
@@ -103,7 +103,7 @@ def list_known_ledgers(inventories: Iterable[Dataset]) -> Iterator[pa.Table]:
         yield pa.concat_tables(one.read("copies", columns=KEYS.names, buckets=part) for one in datasets)
 
 
-def demand_each(store: MetadataStore, root: str, layout: Layout, ids: pa.Table) -> npt.NDArray[np.bool_]:
+def require_each(store: MetadataStore, root: str, layout: Layout, ids: pa.Table) -> npt.NDArray[np.bool_]:
     """Mark ledgers that have a record when asked for by key; a record that may not be read counts as there.
 
     Args:
@@ -148,7 +148,7 @@ def list_ledgers_on_bookies(inventories: Sequence[Dataset]) -> pa.Table:
     return pa.concat_tables(parts).group_by(KEYS.names).aggregate([])
 
 
-def absent_ledgers(held: pa.Table, listing: Listing) -> pa.Table:
+def absent_ledgers(held: pa.Table, listing: StoreListing) -> pa.Table:
     """Return the ledgers that bookies hold and the store does not list, ascending."""
     absent: pa.Table = held.join(listing.ids, KEYS.names, join_type="left anti")
     return absent.sort_by([(name, "ascending") for name in KEYS.names])

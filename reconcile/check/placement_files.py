@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from reconcile.operator_files import read_operator_text
-from reconcile.rules.segments.placement import PlacementSettings, Policy
+from reconcile.rules.segments.placement import PlacementPolicy, PlacementSettings
 from recovery.codecs.store_kind import kind_of
 from recovery.collect.disk.bookie_conf import read_values
 from recovery.errors import FormatError, InputError, Reason
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from backends.registry import OpenStore
 
 _POLICIES: Final = {
-    "RackawareEnsemblePlacementPolicy": Policy.RACK_AWARE,
-    "RegionAwareEnsemblePlacementPolicy": Policy.REGION_AWARE,
-    "ZoneawareEnsemblePlacementPolicy": Policy.ZONE_AWARE,
-    "DefaultEnsemblePlacementPolicy": Policy.DEFAULT,
+    "RackawareEnsemblePlacementPolicy": PlacementPolicy.RACK_AWARE,
+    "RegionAwareEnsemblePlacementPolicy": PlacementPolicy.REGION_AWARE,
+    "ZoneawareEnsemblePlacementPolicy": PlacementPolicy.ZONE_AWARE,
+    "DefaultEnsemblePlacementPolicy": PlacementPolicy.DEFAULT,
     # Pulsar's; it chooses groups of bookies, and within them as the one that it extends.
-    "IsolatedBookieEnsemblePlacementPolicy": Policy.RACK_AWARE,
+    "IsolatedBookieEnsemblePlacementPolicy": PlacementPolicy.RACK_AWARE,
 }
 _POLICY: Final = "ensemblePlacementPolicy"
 _NUMBERS: Final = {
@@ -146,7 +146,7 @@ def read_placement(path: Path) -> PlacementSettings:
                 raise InputError(str(path), f"{key}: {value} is neither true nor false", remedy)
             given[_SWITCHES[key]] = _TRUTHS[value.lower()]
     settings = PlacementSettings(**given)
-    if settings.policy is Policy.ZONE_AWARE and settings.min_zones > settings.desired_zones:
+    if settings.policy is PlacementPolicy.ZONE_AWARE and settings.min_zones > settings.desired_zones:
         raise InputError(
             str(path), f"minNumZonesPerWriteQuorum {settings.min_zones} is above desiredNumZonesPerWriteQuorum", remedy
         )

@@ -10,11 +10,11 @@ from reconcile.check.left_out_copies import find_left_out
 from reconcile.check.listing import (
     EXAMPLES,
     absent_ledgers,
-    demand_each,
     examples,
     instances,
     list_ledgers,
     list_ledgers_on_bookies,
+    require_each,
 )
 from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.words import count_noun, is_or_are
@@ -29,7 +29,7 @@ from recovery.dataset import Dataset
 from recovery.infer.lost_disks import LostDisk
 
 
-def demand_described(store: MetadataStore, root: str, inventories: Sequence[Dataset]) -> None:
+def require_described(store: MetadataStore, root: str, inventories: Sequence[Dataset]) -> None:
     """Refuse a thaw of a store without LAYOUT, without INSTANCEID if bookies may belong to one, or of another cluster.
 
     Raises:
@@ -51,7 +51,7 @@ def demand_described(store: MetadataStore, root: str, inventories: Sequence[Data
         )
 
 
-def demand_restored(
+def require_restored(
     store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset], *, accept_absent: int = 0
 ) -> dict[str, int | None]:
     """Refuse a thaw after which bookies would delete ledgers that are known to have no record.
@@ -86,7 +86,7 @@ def demand_restored(
             )
         return {"listed": listing.ledgers, "held": None, "absent": 0}
     absent = absent_ledgers(on_bookies, listing)
-    unlisted = demand_each(store, root, layout, absent)
+    unlisted = require_each(store, root, layout, absent)
     if unlisted.any():
         names = ", ".join(examples(absent.filter(pa.array(unlisted))))
         problem = f"has ledgers that no listing names: {names}; bookies, which believe listings, would delete them"
@@ -107,7 +107,7 @@ def demand_restored(
     return {"listed": listing.ledgers, "held": on_bookies.num_rows, "absent": absent.num_rows}
 
 
-def demand_seen(
+def require_seen(
     store: MetadataStore,
     root: str,
     inventories: Sequence[Dataset],
@@ -157,7 +157,7 @@ def demand_seen(
     return len(unseen)
 
 
-def demand_named(
+def require_named(
     store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset], *, accept: int = 0
 ) -> int:
     """Refuse a thaw after which the over-replicated check would delete the only copies; return their number.

@@ -37,14 +37,23 @@ import pyarrow.compute as pc
 
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore
-from reconcile.check.verify_results import ABOVE_END, LISTED, Cluster, Ints, Outcome, Problem, Stored, Verified
+from reconcile.check.verify_results import (
+    ABOVE_END,
+    LISTED,
+    Ints,
+    ReadableCluster,
+    RecordInStore,
+    VerifyOutcome,
+    VerifyProblem,
+    VerifyResult,
+)
 from reconcile.plan.manifest import read_plan_manifest
 from recovery.codecs import entry, ledger_metadata
 from recovery.dataset import Dataset
 from recovery.errors import FormatError
 from recovery.model.groups import group_entries
 from recovery.model.ids import LedgerId, bucket_ranges
-from recovery.model.metadata import LedgerMetadata, State
+from recovery.model.metadata import LedgerMetadata, LedgerState
 
 Counts = npt.NDArray[np.int32]
 
@@ -91,11 +100,11 @@ def verify(
     dataset: Dataset,
     store: MetadataStore,
     root: str,
-    disks: Cluster,
+    disks: ReadableCluster,
     *,
     sample: int | None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
-) -> Verified:
+) -> VerifyResult:
     """Read a plan's ledgers back.
 
     Args:
@@ -131,7 +140,7 @@ class _Ledger:
     """Entries directly after the end of its record."""
     lac: int = -1
     """The largest LAC that these have."""
-    behind: Outcome = Outcome.READABLE
+    behind: VerifyOutcome = VerifyOutcome.READABLE
     """What follows these entries: nothing; or an entry that is corrupt or was not looked at."""
 
     @property
@@ -187,7 +196,7 @@ class _Run:
         dataset: Dataset,
         store: MetadataStore,
         base: str,
-        disks: Cluster,
+        disks: ReadableCluster,
         progress: Callable[[int, int], None],
     ) -> None:
         self._dataset = dataset
@@ -199,18 +208,18 @@ class _Run:
         self._open: list[_Piece] = []
         self._waiting = 0
         self._total = 0
-        self._outcomes: Counter[Outcome] = Counter()
+        self._outcomes: Counter[VerifyOutcome] = Counter()
         self._full = 0
         self._longer = 0
         self._above: Counter[str] = Counter()
-        self._records: Counter[Stored] = Counter()
-        self._holds: Counter[Stored] = Counter()
+        self._records: Counter[RecordInStore] = Counter()
+        self._holds: Counter[RecordInStore] = Counter()
         self._entries: Counter[str] = Counter()
         self._copies: Counter[str] = Counter()
-        self._problems: list[Problem] = []
+        self._problems: list[VerifyProblem] = []
         self._without: Counter[str] = Counter()
 
-    def all(self, sample: int | None) -> Verified:
+    def all(self, sample: int | None) -> VerifyResult:
         restored, holds = self._count()
         seed = read_plan_manifest(self._dataset).hash[:SEED_DIGITS]
         self._total = restored if sample is None else min(sample, restored)
@@ -221,7 +230,7 @@ class _Run:
         while self._open:
             self._settle()
         self._progress(self._total, self._total)
-        return Verified(
+        return VerifyResult(
             ledgers=restored,
             held=holds,
             drawn=(self._total, holds if sample is None else min(sample, holds)),
@@ -288,55 +297,65 @@ class _Run:
     def _take_denied(self, row: Mapping[str, object]) -> None:
         ledger = _ledger_of(row)
         if row["op"] == "hold":
-            self._holds[Stored.DENIED] += 1
-            self._tell(ledger, f"hold_{Stored.DENIED}", _DENIED)
+            self._holds[RecordInStore.DENIED] += 1
+            self._tell(ledger, f"hold_{RecordInStore.DENIED}", _DENIED)
             return
-        self._records[Stored.DENIED] += 1
-        self._end(ledger, Outcome.UNCHECKED, _DENIED)
+        self._records[RecordInStore.DENIED] += 1
+        self._end(ledger, VerifyOutcome.UNCHECKED, _DENIED)
 
     def _take(self, row: Mapping[str, object], raw: bytes | None) -> None:
         ledger = _ledger_of(row)
-        stored = Stored.ABSENT if raw is None else Stored.PLANNED if raw == row["value"] else Stored.CHANGED
+        stored = (
+            RecordInStore.ABSENT
+            if raw is None
+            else RecordInStore.PLANNED
+            if raw == row["value"]
+            else RecordInStore.CHANGED
+        )
         record: LedgerMetadata | None = None
         if raw is not None:
             try:
                 record = ledger_metadata.decode(raw)
             except FormatError:
-                stored = Stored.UNPARSABLE
+                stored = RecordInStore.UNPARSABLE
         if row["op"] == "hold":
             self._holds[stored] += 1
-            if stored is not Stored.PLANNED:
+            if stored is not RecordInStore.PLANNED:
                 self._tell(ledger, f"hold_{stored}", "the record that keeps its data is not the planned one")
             return
         self._records[stored] += 1
         if record is None:
             words = "the store has no record" if raw is None else "the store's record cannot be read"
-            self._end(ledger, Outcome.NO_RECORD, words)
+            self._end(ledger, VerifyOutcome.NO_RECORD, words)
             return
-        changed = stored is Stored.CHANGED
+        changed = stored is RecordInStore.CHANGED
         broken = ledger_metadata.problems(record)
         if broken:
-            self._end(ledger, Outcome.NO_RECORD, f"the store's record cannot be used: {broken[0]}", changed=changed)
-        elif record.state is State.OPEN and not changed:
+            self._end(
+                ledger, VerifyOutcome.NO_RECORD, f"the store's record cannot be used: {broken[0]}", changed=changed
+            )
+        elif record.state is LedgerState.OPEN and not changed:
             opened = _Ledger(ledger, record, changed, left=1)
             self._ask(opened, 0, 1, is_above=True)
-        elif record.state is not State.CLOSED or record.last_entry is None:
-            self._end(ledger, Outcome.UNCHECKED, f"its record is {record.state}: its end is not known", changed=changed)
+        elif record.state is not LedgerState.CLOSED or record.last_entry is None:
+            self._end(
+                ledger, VerifyOutcome.UNCHECKED, f"its record is {record.state}: its end is not known", changed=changed
+            )
         else:
             self._ask_all(_Ledger(ledger, record, changed))
 
-    def _end(self, ledger: LedgerId, outcome: Outcome, detail: str, *, changed: bool = False) -> None:
+    def _end(self, ledger: LedgerId, outcome: VerifyOutcome, detail: str, *, changed: bool = False) -> None:
         self._outcomes[outcome] += 1
         if changed:
             detail = "; ".join(filter(None, ["the store's record is not the planned one", detail]))
-        if changed or outcome is not Outcome.READABLE:
+        if changed or outcome is not VerifyOutcome.READABLE:
             self._tell(ledger, outcome, detail)
         self._progress(sum(self._outcomes.values()), self._total)
 
     def _tell(self, ledger: LedgerId, outcome: str, detail: str) -> None:
         # What reads well leaves room for what does not.
         if len(self._problems) < (LISTED // 2 if outcome == ABOVE_END else LISTED):
-            self._problems.append(Problem(ledger, str(outcome), detail))
+            self._problems.append(VerifyProblem(ledger, str(outcome), detail))
 
     # Asking
 
@@ -449,9 +468,9 @@ class _Run:
             self._ask(ledger, low, low + min(_MOST_BEHIND, found * _BEHIND), is_above=True)
             return
         if piece.unseen[found]:
-            ledger.behind = Outcome.UNCHECKED
+            ledger.behind = VerifyOutcome.UNCHECKED
         elif piece.bad[found]:
-            ledger.behind = Outcome.CORRUPT
+            ledger.behind = VerifyOutcome.CORRUPT
         ledger.left -= 1
         if not ledger.left:
             self._end_ledger(ledger)
@@ -463,7 +482,11 @@ class _Run:
         corrupt = ~good & ~unchecked & (piece.bad > 0)
         missing = ~good & ~unchecked & ~corrupt
         ledger.entries.update(looked_at=len(good), readable=int(good.sum()))
-        for name, mask in ((Outcome.MISSING, missing), (Outcome.CORRUPT, corrupt), (Outcome.UNCHECKED, unchecked)):
+        for name, mask in (
+            (VerifyOutcome.MISSING, missing),
+            (VerifyOutcome.CORRUPT, corrupt),
+            (VerifyOutcome.UNCHECKED, unchecked),
+        ):
             if mask.any():
                 ledger.entries[name] += int(mask.sum())
                 bad_ranges = ledger.bad_entries.setdefault(name, [])
@@ -474,9 +497,11 @@ class _Run:
             self._end_ledger(ledger)
 
     def _end_ledger(self, ledger: _Ledger) -> None:
-        if ledger.record.state is State.OPEN:
+        if ledger.record.state is LedgerState.OPEN:
             self._above.update(open_ledgers=1, open_entries=ledger.above)
-            words = {Outcome.CORRUPT: "is corrupt", Outcome.UNCHECKED: "was not looked at"}.get(ledger.behind)
+            words = {VerifyOutcome.CORRUPT: "is corrupt", VerifyOutcome.UNCHECKED: "was not looked at"}.get(
+                ledger.behind
+            )
             self._end(ledger.id, ledger.behind, f"its record is OPEN; entry {ledger.above} {words}" if words else "")
             return
         if ledger.above:
@@ -484,7 +509,8 @@ class _Run:
             self._tell(ledger.id, ABOVE_END, _describe_above(ledger))
         self._entries.update(ledger.entries)
         worst = next(
-            (o for o in (Outcome.MISSING, Outcome.CORRUPT, Outcome.UNCHECKED) if ledger.entries[o]), Outcome.READABLE
+            (o for o in (VerifyOutcome.MISSING, VerifyOutcome.CORRUPT, VerifyOutcome.UNCHECKED) if ledger.entries[o]),
+            VerifyOutcome.READABLE,
         )
         record = ledger.record
         promised = ledger.entries["looked_at"] * record.write_quorum
@@ -494,10 +520,10 @@ class _Run:
             + (", …" if len(bad_ranges) > _RANGES else "")
             for name, bad_ranges in ledger.bad_entries.items()
         )
-        if worst is Outcome.READABLE:
+        if worst is VerifyOutcome.READABLE:
             length = record.length or 0
             if promised and length < ledger.largest:
-                worst = Outcome.LENGTH
+                worst = VerifyOutcome.LENGTH
                 detail = f"its record says {length} bytes, its entries {ledger.largest}"
             else:
                 self._full += ledger.good == promised

@@ -26,7 +26,7 @@ ABOVE_END: Final = "above_end"
 """In place of an outcome: bookies have entries above the ledger's end."""
 
 
-class Outcome(StrEnum):
+class VerifyOutcome(StrEnum):
     """The result for a restored ledger; stored in --json, so never renamed."""
 
     READABLE = "readable"
@@ -38,7 +38,7 @@ class Outcome(StrEnum):
     """The store has no record of it, or an unreadable one."""
 
 
-class Stored(StrEnum):
+class RecordInStore(StrEnum):
     """The store's record compared with the plan's; stored in --json, so never renamed."""
 
     PLANNED = "as_planned"
@@ -71,7 +71,7 @@ class Held(Protocol):
         ...
 
 
-class Cluster(Protocol):
+class ReadableCluster(Protocol):
     """Bookies by the names that records give them."""
 
     def get(self, name: str, /) -> Held | None:
@@ -84,7 +84,7 @@ class Cluster(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class VerifyProblem:
     """A ledger with a problem, and the reason."""
 
     ledger: LedgerId
@@ -93,7 +93,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifyResult:
     """What was checked, with the results.
 
     Attributes:
@@ -119,15 +119,15 @@ class Verified:
     held: int
     drawn: tuple[int, int]
     seed: str
-    outcomes: Mapping[Outcome, int]
+    outcomes: Mapping[VerifyOutcome, int]
     full: int
     longer: int
     above: Mapping[str, int]
-    records: Mapping[Stored, int]
-    holds: Mapping[Stored, int]
+    records: Mapping[RecordInStore, int]
+    holds: Mapping[RecordInStore, int]
     entries: Mapping[str, int]
     copies: Mapping[str, int]
-    problems: tuple[Problem, ...]
+    problems: tuple[VerifyProblem, ...]
     without_disks: Mapping[str, int]
     incomplete: Mapping[str, tuple[str, ...]]
 
@@ -152,12 +152,12 @@ class Verified:
     @property
     def wrong(self) -> int:
         """Ledgers and holds with a finding."""
-        fine = self.outcomes.get(Outcome.READABLE, 0) + self.outcomes.get(Outcome.UNCHECKED, 0)
-        changed = self.records.get(Stored.CHANGED, 0)
-        fine_holds = self.holds.get(Stored.PLANNED, 0) + self.holds.get(Stored.DENIED, 0)
+        fine = self.outcomes.get(VerifyOutcome.READABLE, 0) + self.outcomes.get(VerifyOutcome.UNCHECKED, 0)
+        changed = self.records.get(RecordInStore.CHANGED, 0)
+        fine_holds = self.holds.get(RecordInStore.PLANNED, 0) + self.holds.get(RecordInStore.DENIED, 0)
         return self.looked_at - fine + changed + sum(self.holds.values()) - fine_holds
 
     @property
     def denied(self) -> int:
         """Records and holds that the store does not show to us."""
-        return self.records.get(Stored.DENIED, 0) + self.holds.get(Stored.DENIED, 0)
+        return self.records.get(RecordInStore.DENIED, 0) + self.holds.get(RecordInStore.DENIED, 0)

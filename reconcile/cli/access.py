@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
-    from backends.protocols import Sasl, Tls
+    from backends.protocols import Sasl, StoreTls
 
 AUTH_VARIABLE: Final = "BKMETA_ZK_AUTH"
 AUTH_FILE_VARIABLE: Final = "BKMETA_ZK_AUTH_FILE"
@@ -77,7 +77,7 @@ class EnvironmentAccess:
         return user_and_password(ETCD_AUTH_VARIABLE)
 
     @property
-    def tls(self) -> "Tls | None":
+    def tls(self) -> "StoreTls | None":
         """How connections are encrypted."""
         return tls_from_environment()
 
@@ -174,14 +174,14 @@ def sasl_from_environment() -> "Sasl | None":
     return Kerberos(service)
 
 
-def tls_from_environment() -> "Tls | None":
+def tls_from_environment() -> "StoreTls | None":
     """Return how connections are encrypted; None where no variable says so.
 
     Raises:
         InputError: a file cannot be read or is no PEM, or only one of certificate and key is named.
     """
     from backends.files import read_bounded
-    from backends.protocols import Tls
+    from backends.protocols import StoreTls
 
     given = {name: os.environ.get(f"{TLS_VARIABLE}_{name}") or None for name in ("CA", "CERT", "KEY")}
     password = os.environ.get(f"{TLS_VARIABLE}_KEY_PASSWORD") or None
@@ -204,7 +204,7 @@ def tls_from_environment() -> "Tls | None":
     if (given["CERT"] is None) != (given["KEY"] is None):
         problem = "name one of certificate and key without the other"
         raise InputError(f"{TLS_VARIABLE}_CERT and _KEY", problem, "set both, or none")
-    return Tls(ca=given["CA"], cert=given["CERT"], key=given["KEY"], key_password=password)
+    return StoreTls(ca=given["CA"], cert=given["CERT"], key=given["KEY"], key_password=password)
 
 
 def _patience_s() -> float:

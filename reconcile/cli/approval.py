@@ -15,7 +15,7 @@ from reconcile.cli.options import FILE
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
-    from reconcile.deletes.policy import Policy
+    from reconcile.deletes.policy import DeletePolicy
     from reconcile.jobs.approvals import Approvals
 
 R = TypeVar("R")
@@ -53,7 +53,7 @@ def carry_approvals(approvals: "Approvals") -> list[str]:
     return [word for path in approvals.files for word in ("--approval", str(path))]
 
 
-def read_local_policy() -> "Policy | None":
+def read_local_policy() -> "DeletePolicy | None":
     """Return the policy of this host; None: there is none.
 
     Raises:

@@ -63,7 +63,7 @@ def incident_option(command: click.Command, left_out: frozenset[str]) -> click.O
     def read(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
         if value is None:
             return
-        incident = read_incident(_demand_file(value))
+        incident = read_incident(_require_file(value))
         defaults = {str(taken[key].name): given for key, given in incident.items() if key in taken}
         context.default_map = {**(context.default_map or {}), **defaults}
         context.meta[_META] = value
@@ -78,7 +78,7 @@ def incident_option(command: click.Command, left_out: frozenset[str]) -> click.O
     )
 
 
-def _demand_file(text: str) -> Path:
+def _require_file(text: str) -> Path:
     place = to_place(text)
     if not isinstance(place, Path):
         raise click.BadParameter(f"{text} is in a store: name a file of this machine", param_hint=OPTION)

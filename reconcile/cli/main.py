@@ -20,7 +20,7 @@ from backends.errors import AccessDeniedError, BackendError, StoreFullError, Una
 from reconcile.cli.access import AUTH_FILE_VARIABLE, AUTH_VARIABLE
 from reconcile.cli.command import Exit
 from reconcile.cli.output import Output
-from reconcile.cli.wording.remedies import word_error, word_remedy
+from reconcile.cli.wording.remedies import describe_error, describe_error_remedy
 from reconcile.errors import ReconcileError
 from reconcile.words import printable
 from recovery import __version__
@@ -222,13 +222,15 @@ def _end_by(error: BaseException, given: Sequence[str]) -> int:
         case click.ClickException():
             message = error.format_message()
         case RecoveryError() | ReconcileError() | BackendError():
-            text = word_error(error) if isinstance(error, ReconcileError) else str(error)
+            text = describe_error(error) if isinstance(error, ReconcileError) else str(error)
             message = "; ".join([text, *[remedy for kind, remedy in _REMEDIES if isinstance(error, kind)][:1]])
         case KeyboardInterrupt() | click.Abort() | _TerminatedError():
             message = "; ".join(["stopped before the end", *getattr(error, "__notes__", ())])
         case _:
             message = "; ".join([_unforeseen(error, given), *getattr(error, "__notes__", ())])
-    following = word_remedy(error) or next((remedy for kind, remedy in _REMEDIES if isinstance(error, kind)), "")
+    following = describe_error_remedy(error) or next(
+        (remedy for kind, remedy in _REMEDIES if isinstance(error, kind)), ""
+    )
     try:
         Output.failure(message, code, as_json=as_json, following=following)
     except OSError:

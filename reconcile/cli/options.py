@@ -43,7 +43,7 @@ class LocalPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's
         """Return the path."""
-        return super().convert(_demand_path(value), param, ctx)
+        return super().convert(_require_path(value), param, ctx)
 
 
 FOLDER = LocalPath(file_okay=False, path_type=Path)
@@ -64,7 +64,7 @@ class PlaceType(click.ParamType[DatasetPlace]):
 PLACE = PlaceType()
 
 
-def _demand_path(value: str | Path) -> Path:
+def _require_path(value: str | Path) -> Path:
     place = to_place(str(value))
     if not isinstance(place, Path):
         raise click.BadParameter(f"{value} is in a store: name a folder or file of this machine")
@@ -387,7 +387,7 @@ def carry_options(*options: str) -> list[str]:
     return words
 
 
-def word_disks(bookies: Sequence[str]) -> list[str]:
+def build_argv_disks(bookies: Sequence[str]) -> list[str]:
     """Return --disk for the next command, each bookie's id filled in; nothing where the incident file has the disks."""
     context = click.get_current_context(silent=True)
     file = None if context is None else incident_file(context)
@@ -397,7 +397,7 @@ def word_disks(bookies: Sequence[str]) -> list[str]:
     return [word for bookie in few for word in ("--disk", f"{bookie}=DIR")]
 
 
-def word_collect() -> str:
+def describe_collect() -> str:
     """Return the command that collects each bookie to where the running command expects inventories."""
     folder = shlex.quote(find_inventories_folder())
     return f"on each bookie's host: bkmeta collect --bookie-conf bk_server.conf --out {folder}/BOOKIE"
@@ -440,11 +440,11 @@ def read_names(path: Path | tuple[str, ...]) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")))
     if not names:
         raise InputError(str(path), "names nothing", "write one bookie id a line")
-    demand_bookie_ids(names, str(path))
+    require_bookie_ids(names, str(path))
     return names
 
 
-def demand_bookie_ids(names: Sequence[str], source: str) -> None:
+def require_bookie_ids(names: Sequence[str], source: str) -> None:
     """Check that names are those of bookies.
 
     Raises:
@@ -474,7 +474,7 @@ def parse_quorum(
     return ensemble, write, ack
 
 
-def _demand_no_dataset(_context: click.Context, _option: click.Parameter, values: Sequence[str]) -> Sequence[str]:
+def _require_no_dataset(_context: click.Context, _option: click.Parameter, values: Sequence[str]) -> Sequence[str]:
     for value in values:
         if is_remote(value):
             raise click.BadParameter(f"{value} is in a store: name a file of this machine, or a metadata store")
@@ -487,7 +487,7 @@ def references_option(command: Callable[P, R]) -> Callable[P, R]:
         "--references",
         multiple=True,
         metavar="FILE|URI",
-        callback=_demand_no_dataset,
+        callback=_require_no_dataset,
         help="What an upper layer knows: JSON lines or Parquet with ledger, scope, last_entry, length, deleted, owner; "
         "or the store, or a copy of one, that has Pulsar's /managed-ledgers.",
     )(command)
@@ -511,8 +511,8 @@ def by_bookie(_context: click.Context, _parameter: click.Parameter, values: Sequ
         bookie, equals, folder = value.partition("=")
         if not (bookie and equals and folder):
             raise click.BadParameter(f"{value!r} is not ID=DIR, e.g. bk1.example.org:3181=/mnt/bk1")
-        folders.setdefault(bookie, []).append(_demand_path(folder))
-    demand_bookie_ids([*folders], "--disk")
+        folders.setdefault(bookie, []).append(_require_path(folder))
+    require_bookie_ids([*folders], "--disk")
     return folders
 
 
@@ -557,5 +557,5 @@ def read_aliases(path: Path | None) -> dict[str, str]:
             raise InputError(f"{path}, line {number}", "is not `alias bookie-id`", "fix the line")
         if aliases.setdefault(words[0], words[1]) != words[1]:
             raise InputError(f"{path}, line {number}", f"gives {words[0]} to a second bookie", "fix the line")
-    demand_bookie_ids([*aliases.values()], str(path))
+    require_bookie_ids([*aliases.values()], str(path))
     return aliases

@@ -15,12 +15,12 @@ import click
 from reconcile.chosen_settings import list_chosen
 from reconcile.cli.command import Exit
 from reconcile.cli.settings import TYPED, effective_settings
-from reconcile.estimates import Step, estimate_s, in_words
+from reconcile.estimates import EstimatedStep, estimate_s, in_words
 from reconcile.words import printable, printable_line
 
 if TYPE_CHECKING:
     from reconcile.chosen_settings import Setting
-    from reconcile.jobs.context import Progress
+    from reconcile.jobs.context import StageProgress
 
 SCHEMA_VERSION: Final = 1
 """Of every object; raised when a key goes or changes its meaning (docs/operations/json.md)."""
@@ -152,7 +152,7 @@ class Output:
         else:
             click.echo(_fit(f"bkmeta: {printable(message)}", sys.stderr), err=True)
 
-    def expect(self, step: Step, things: int) -> None:
+    def expect(self, step: EstimatedStep, things: int) -> None:
         """Say about how long a step will take: a line on a terminal, or an event."""
         seconds = estimate_s(step, things)
         if self._progress == "json":
@@ -161,7 +161,7 @@ class Output:
             click.echo(f"{step}: {in_words(seconds)}, by what was measured on two cores", err=True)
 
     @contextmanager
-    def progress(self, title: str, unit: str) -> "Iterator[Progress]":
+    def progress(self, title: str, unit: str) -> "Iterator[StageProgress]":
         """Give a function to call with (done, of all): a bar on a terminal, events with --progress json, else nothing.
 
         What is done is said at once, before any of it is done.

@@ -18,20 +18,20 @@ import pyarrow.compute as pc
 
 from reconcile.compare import deleted_since, outcomes, snapshot_only, three_way
 from reconcile.compare.doubted_readings import read_doubted
-from reconcile.compare.evidence import Evidence, KnownTables, read_unguarded
+from reconcile.compare.evidence import BookieEvidence, KnownTables, read_unguarded
 from reconcile.compare.knowledge import StatedQuorums
 from reconcile.compare.outcomes import claim_without_members
-from reconcile.compare.three_way import Range
+from reconcile.compare.three_way import ComparedRange
 from reconcile.rules.segments import copy_findings
 from reconcile.rules.segments.copies import Sight
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, select_rows, sort_by_key
 from recovery.infer.facts import COLUMNS
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.model import tables
 from recovery.model.ids import bucket_ranges
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 
 PRIOR_ROWS: Final = 4_000_000
 """Rows that the prior is counted on; larger clusters are sampled by buckets, which are a hash of the id."""
@@ -58,8 +58,8 @@ class Case:
 
     inventories: tuple[Dataset, ...]
     bookies: pa.Table
-    evidence: Evidence
-    options: Options
+    evidence: BookieEvidence
+    options: InferOptions
     layout: Layout | None
     default_quorum: tuple[int, int, int] | None
     members_known: bool
@@ -152,12 +152,12 @@ def prepare_case(case: Case, answers: Iterable[Mapping[str, Any]]) -> tuple[Case
 def _quorums(catalog: Dataset, buckets: range) -> Iterable[tuple[tuple[int, int, int], int]]:
     """Count (E, W, A) of a catalog; a hold is in recovery, and its quorums are of its own making."""
     rows = read_unguarded(catalog, buckets, [*_QUORUMS, "state"]).drop_null()
-    rows = rows.filter(pc.not_equal(rows["state"], str(State.IN_RECOVERY)))
+    rows = rows.filter(pc.not_equal(rows["state"], str(LedgerState.IN_RECOVERY)))
     for row in rows.group_by(list(_QUORUMS)).aggregate([([], "count_all")]).to_pylist():
         yield (row["ensemble_size"], row["write_quorum"], row["ack_quorum"]), row["count_all"]
 
 
-def decide_range(case: Case, prior: Prior, copies: pa.Table, sides: KnownTables, issued: int) -> Range:
+def decide_range(case: Case, prior: Prior, copies: pa.Table, sides: KnownTables, issued: int) -> ComparedRange:
     """Decide what becomes of each ledger.
 
     Args:

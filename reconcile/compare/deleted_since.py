@@ -22,11 +22,11 @@ import pyarrow.compute as pc
 
 from reconcile.compare.evidence import KnownTables
 from reconcile.compare.outcomes import set_outcome
-from reconcile.compare.three_way import Range
+from reconcile.compare.three_way import ComparedRange
 from reconcile.rules.sides import ABSENT, Relation, take_rows, unite
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
-from recovery.model.metadata import NO_ENTRY, State
+from recovery.model.metadata import NO_ENTRY, LedgerState
 
 Mask = npt.NDArray[np.bool_]
 _KEYS: Final = list(tables.KEY_COLUMNS)
@@ -78,7 +78,7 @@ def mark_deleted(
         holding_logs: row of `records` and bookie, of those that have logs of a ledger; None: there are none.
     """
     has_entries = pc.fill_null(pc.greater(records["last_entry"], NO_ENTRY), fill_value=False).to_numpy().copy()
-    has_entries |= pc.fill_null(pc.not_equal(records["state"], str(State.CLOSED)), fill_value=False).to_numpy()
+    has_entries |= pc.fill_null(pc.not_equal(records["state"], str(LedgerState.CLOSED)), fill_value=False).to_numpy()
     segments = records["segments"].combine_chunks()
     counts = pc.fill_null(pc.list_value_length(segments), 0).to_numpy(zero_copy_only=False)
     wanted = np.flatnonzero(has_entries & (counts > 0))
@@ -96,7 +96,7 @@ def mark_deleted(
         is_seen[logged["place"].to_numpy()] = True
     seen, unseen = (np.bincount(row[mask], minlength=records.num_rows) for mask in (is_seen, ~is_seen))
     ack = pc.fill_null(records["ack_quorum"], 0).to_numpy()
-    is_closed = pc.fill_null(pc.equal(records["state"], str(State.CLOSED)), fill_value=False).to_numpy()
+    is_closed = pc.fill_null(pc.equal(records["state"], str(LedgerState.CLOSED)), fill_value=False).to_numpy()
     may_have_moved = (seen <= hiding) | (~is_closed & (ack <= hiding))
     result[wanted] = (unseen < ack)[wanted] & ~may_have_moved[wanted]
     return result
@@ -153,7 +153,9 @@ def explain_by_deletion(
     return rows.set_column(index, kind, rows["contradictions"].combine_chunks().take(left))
 
 
-def find_alone(part: Range, known: KnownTables, kept: Collection[str], hiding: int | None) -> npt.NDArray[np.int64]:
+def find_alone(
+    part: ComparedRange, known: KnownTables, kept: Collection[str], hiding: int | None
+) -> npt.NDArray[np.int64]:
     """Return the rows of the join that a snapshot alone has, and that were probably deleted since.
 
     Args:

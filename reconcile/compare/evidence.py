@@ -70,7 +70,7 @@ def sort_newest_first(catalogs: Sequence[Dataset]) -> tuple[Catalog, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class BookieEvidence:
     """What the bookies are compared with; small, and picklable.
 
     Attributes:
@@ -109,7 +109,7 @@ class Evidence:
         """The datasets of all catalogs, the store's first."""
         return tuple(catalog.dataset for catalog in self.catalogs)
 
-    def with_proposed(self, proposed: Mapping[str, str]) -> "Evidence":
+    def with_proposed(self, proposed: Mapping[str, str]) -> "BookieEvidence":
         """Return it with other names of bookies that the evidence suggests."""
         return replace(self, aliases={**self.aliases, **proposed}, proposed=proposed)
 
@@ -186,7 +186,7 @@ class Evidence:
             "named": 0 if references is None or let_go is None else references.num_rows - let_go.num_rows,
         }
 
-    def with_deletions(self, counted: Sequence[Mapping[str, int]]) -> "Evidence":
+    def with_deletions(self, counted: Sequence[Mapping[str, int]]) -> "BookieEvidence":
         """Decide from all ranges' counts whether deletions are believed to have been wanted."""
         total = {name: sum(item[name] for item in counted) for name in ("on_bookies", "deleted", "let_go", "named")}
         limit = max(FEW_DELETIONS, SHARE_OF_DELETIONS * total["on_bookies"])

@@ -37,7 +37,7 @@ _REFERENCES: Final = "give the references as well"
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class QuorumStatement:
     """One line.
 
     Attributes:
@@ -60,7 +60,7 @@ class Statement:
 class StatedQuorums:
     """All that is stated, in its order."""
 
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[QuorumStatement, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -121,7 +121,7 @@ class StatedQuorums:
             yield (quorums[number] if number >= 0 else None), stated == number
 
 
-def _parse(text: str, where: str) -> Statement:
+def _parse(text: str, where: str) -> QuorumStatement:
     match = _LINE.fullmatch(text)
     if match is None:
         raise InputError(where, f"{text!r} is not a statement", _REMEDY)
@@ -130,10 +130,10 @@ def _parse(text: str, where: str) -> Statement:
     if not ensemble >= write >= ack >= 1:
         raise InputError(where, f"{text!r} has quorums that no ledger has", _REMEDY)
     if owner is not None:
-        return Statement((ensemble, write, ack), owner=owner)
+        return QuorumStatement((ensemble, write, ack), owner=owner)
     if last is not None and int(last) < int(first):
         raise InputError(where, f"{text!r} ends before it begins", _REMEDY)
-    return Statement((ensemble, write, ack), int(first), int(last or first))
+    return QuorumStatement((ensemble, write, ack), int(first), int(last or first))
 
 
 def _find_owned(keys: pa.Table, references: pa.Table | None, owner: str) -> npt.NDArray[np.bool_]:

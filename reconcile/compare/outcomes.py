@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from reconcile.rules.holds import NAMED_MARK
 from recovery.codecs import store
-from recovery.infer.readings import MOST_NAMED, Reading
+from recovery.infer.readings import MOST_NAMED, RecordBasis
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 
@@ -155,7 +155,7 @@ def _name_everybody(rows: pa.Table, named: npt.NDArray[np.bool_], others: pa.Tab
     assumed = pa.array(["assumed"], pa.string()).take(zero)
     of_shape = ("ensemble_size", "write_quorum", "ack_quorum", "segments")
     columns = {
-        "reading": pa.array([str(Reading.UNIVERSAL)]).take(zero),
+        "reading": pa.array([str(RecordBasis.UNIVERSAL)]).take(zero),
         "ensemble_size": pa.array(sizes, pa.int32()),
         "write_quorum": pa.array(sizes, pa.int32()),
         "ack_quorum": pa.array(np.ones(len(number)), pa.int32()),
@@ -197,9 +197,9 @@ def claim_without_members(rows: pa.Table) -> pa.Table:
     hidden = np.flatnonzero(pc.and_not(gap, vouched).to_numpy())
     rows = set_outcome(rows, hidden, "guarded", Refusal.SOURCE_INCOMPLETE)
     reading_index = rows.schema.get_field_index("reading")
-    proved = pc.equal(rows["reading"], str(Reading.PROVED))
+    proved = pc.equal(rows["reading"], str(RecordBasis.PROVED))
     is_guess = pc.fill_null(pc.and_(pc.equal(rows["outcome"], "guarded"), proved), fill_value=False)
-    readings = pc.if_else(is_guess, str(Reading.LIKELIEST), rows["reading"])
+    readings = pc.if_else(is_guess, str(RecordBasis.LIKELIEST), rows["reading"])
     rows = rows.set_column(reading_index, rows.schema.field(reading_index), readings)
     columns = [
         pc.if_else(pc.equal(column, "observed"), "inferred", column) if name in ("last_entry", "length") else column

@@ -8,11 +8,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.compare.evidence import Catalog, Evidence
-from reconcile.compare.three_way import Range, find_stated
+from reconcile.compare.evidence import BookieEvidence, Catalog
+from reconcile.compare.three_way import ComparedRange, find_stated
 from reconcile.findings import table
 from reconcile.findings.categories import TRAITS, Category
-from reconcile.findings.table import Run, Statement
+from reconcile.findings.table import FindingRun, FindingStatement
 from reconcile.rules import (
     entries_beyond_end,
     id_reuse,
@@ -32,12 +32,12 @@ _LISTED: Final = 12
 
 
 def find_all(
-    evidence: Evidence,
-    part: Range,
+    evidence: BookieEvidence,
+    part: ComparedRange,
     copies: pa.Table,
     sight: Sight,
     buckets: range,
-    run: Run,
+    run: FindingRun,
     references: pa.Table | None = None,
 ) -> pa.Table:
     """Return the findings that the comparison of the three sides gives, and that with what upper layers know."""
@@ -67,7 +67,7 @@ def find_all(
     parts.append(snapshot_findings.find_contradicted(part.rows, run, snapshots))
     keys = take_rows(part.compared.sides, np.flatnonzero(part.collided))
     presence = [
-        Statement(side, "record", pc.cast(keys[name], pa.string()), source)
+        FindingStatement(side, "record", pc.cast(keys[name], pa.string()), source)
         for side, name, source in (
             ("bookies", "on_bookies", "recover"),
             ("store", "in_store", store),
@@ -79,7 +79,7 @@ def find_all(
 
 
 def _find_deletions(
-    evidence: Evidence, part: Range, copies: pa.Table, run: Run, references: pa.Table | None
+    evidence: BookieEvidence, part: ComparedRange, copies: pa.Table, run: FindingRun, references: pa.Table | None
 ) -> pa.Table:
     places = part.compared.where(Relation.DELETED)
     if not len(places):
@@ -95,10 +95,10 @@ def _find_deletions(
     )
     txn = pa.array([f"{t} ({to_unsigned(t):#x})" for t in keys["deleted_txn"].to_pylist()], pa.string())
     statements = [
-        Statement("history", "deleted in transaction", txn, source),
-        Statement("history", "deleted by session", session, source),
-        Statement("history", "deleted at", keys["deleted_at"], source),
-        Statement("bookies", "have it", pc.if_else(on, "yes", "no")),
+        FindingStatement("history", "deleted in transaction", txn, source),
+        FindingStatement("history", "deleted by session", session, source),
+        FindingStatement("history", "deleted at", keys["deleted_at"], source),
+        FindingStatement("bookies", "have it", pc.if_else(on, "yes", "no")),
     ]
     return table.make_ledger_findings(
         Category.DELETED_OUTSIDE,
@@ -127,7 +127,7 @@ def _list_log_only_bookies(keys: pa.Table, copies: pa.Table) -> pa.Array:
     return pa.array(lists, pa.list_(pa.string()))
 
 
-def _find_stale_marks(evidence: Evidence, part: Range, buckets: range, run: Run) -> pa.Table:
+def _find_stale_marks(evidence: BookieEvidence, part: ComparedRange, buckets: range, run: FindingRun) -> pa.Table:
     if evidence.live is None:
         return tables.FINDINGS.empty_table()
     rows = evidence.live.dataset.read("nodes", columns=["path", "kind"])
@@ -135,8 +135,8 @@ def _find_stale_marks(evidence: Evidence, part: Range, buckets: range, run: Run)
 
 
 def give_verdicts(
-    evidence: Evidence,
-    compared: Range,
+    evidence: BookieEvidence,
+    compared: ComparedRange,
     findings: pa.Table,
     references: pa.Table | None = None,
     *,
@@ -173,7 +173,13 @@ def give_verdicts(
 
 
 def find_beside_ledgers(
-    evidence: Evidence, bookies: pa.Table, run: Run, *, layout: Layout, taken: Mapping[str, int], raised: frozenset[str]
+    evidence: BookieEvidence,
+    bookies: pa.Table,
+    run: FindingRun,
+    *,
+    layout: Layout,
+    taken: Mapping[str, int],
+    raised: frozenset[str],
 ) -> pa.Table:
     """Return the findings of what stands beside the ledgers: cookies, sessions, generators, layout, instance id."""
     if evidence.live is None:
@@ -185,7 +191,7 @@ def find_beside_ledgers(
         return nodes.Side.from_catalog(name, catalog.source, rows, catalog.ledgers, complete=complete)
 
     facts = bookies.select(["bookie", "cookie", "instance_id"]).to_pylist()
-    about = nodes.Bookies(
+    about = nodes.InventoriedBookies(
         {row["bookie"]: row["cookie"] for row in facts},
         sorted({row["instance_id"] for row in facts if row["instance_id"] is not None}),
     )

@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.compare.evidence import Evidence, read_unguarded
+from reconcile.compare.evidence import BookieEvidence, read_unguarded
 from reconcile.compare.outcomes import set_outcome
-from reconcile.compare.three_way import Range
+from reconcile.compare.three_way import ComparedRange
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Statement
+from reconcile.findings.table import Finding, FindingStatement
 from reconcile.rules import sides
 from reconcile.rules.segments.member_names import name_any, rename_members
 from recovery.dataset import Dataset
-from recovery.infer.readings import Reading
+from recovery.infer.readings import RecordBasis
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import BUCKETS
@@ -63,7 +63,7 @@ class ProposedAlias:
         return Finding(
             Category.ALIAS_UNRESOLVED,
             f"name {self.name}",
-            (Statement("bookies", "name", value),),
+            (FindingStatement("bookies", "name", value),),
             bookies=[self.bookie, self.name],
             suggested=f"if both are one bookie, put this line into the file of aliases and recover again: "
             f"{self.name} {self.bookie}; do so before you apply: a cookie that comes back under the old name makes the "
@@ -73,7 +73,7 @@ class ProposedAlias:
 
 
 def propose_aliases(
-    inventories: Sequence[Dataset], bookies: pa.Table, evidence: Evidence, absent: Collection[str]
+    inventories: Sequence[Dataset], bookies: pa.Table, evidence: BookieEvidence, absent: Collection[str]
 ) -> tuple[ProposedAlias, ...]:
     """Return the names of bookies that nothing answers to, and which seem to be others' old names.
 
@@ -130,7 +130,7 @@ def _list_members(stored: pa.Table) -> pa.Table:
     return stored.select(_KEYS).take(rows).append_column("bookie", pc.list_flatten(members))
 
 
-def _list_registered(evidence: Evidence) -> list[str]:
+def _list_registered(evidence: BookieEvidence) -> list[str]:
     if evidence.live is None:
         return []
     nodes = evidence.live.dataset.read("nodes", columns=["path", "kind"])
@@ -145,7 +145,7 @@ def _count(rows: pa.Table, columns: list[str]) -> dict[tuple[str, ...], int]:
     return dict(zip(names, counted["count_all"].to_pylist(), strict=True))
 
 
-def guard_renamed(evidence: Evidence, part: Range, buckets: range) -> Range:
+def guard_renamed(evidence: BookieEvidence, part: ComparedRange, buckets: range) -> ComparedRange:
     """Return a range whose ledgers are guarded that records give a name of which only a proposal says whose it is."""
     if not evidence.proposed:
         return part
@@ -168,5 +168,5 @@ def _guard(rows: pa.Table, keys: pa.Table) -> pa.Table:
     is_guess = np.zeros(rows.num_rows, np.bool_)
     is_guess[places] = True
     index = rows.schema.get_field_index("reading")
-    readings = pc.if_else(pa.array(is_guess), str(Reading.LIKELIEST), rows["reading"])
+    readings = pc.if_else(pa.array(is_guess), str(RecordBasis.LIKELIEST), rows["reading"])
     return rows.set_column(index, rows.schema.field(index), readings)

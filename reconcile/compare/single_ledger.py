@@ -17,8 +17,8 @@ from backends.protocols import Versioned
 from reconcile.compare import decide
 from reconcile.compare.decide import Case
 from reconcile.compare.evidence import (
+    BookieEvidence,
     Catalog,
-    Evidence,
     KnownTables,
     find_collisions,
     has_scopes,
@@ -28,7 +28,7 @@ from reconcile.compare.evidence import (
 from reconcile.compare.knowledge import Knowledge, Shapes
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
-from recovery.infer.reconstruct import Options
+from recovery.infer.reconstruct import InferOptions
 from recovery.model import tables
 from recovery.model.coverage import Coverage
 from recovery.model.ids import LedgerId
@@ -71,7 +71,7 @@ class StoredLedger:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class LedgerDecision:
     """What becomes of the ledger.
 
     Attributes:
@@ -109,7 +109,7 @@ def decide_ledger(
     plan: Dataset | None,
     knowledge: Knowledge,
     coverage: Coverage,
-) -> Decision:
+) -> LedgerDecision:
     """Return what a plan says about the ledger, if it does; else what `recover` would decide.
 
     Args:
@@ -126,12 +126,12 @@ def decide_ledger(
     if plan is not None:
         rows = read_only_ledger(plan, "reconstruction", ledger).to_pylist()
         if rows:
-            return Decision(rows[0], f"from the plan {plan.path}", plan.manifest.get("prior", ()))
+            return LedgerDecision(rows[0], f"from the plan {plan.path}", plan.manifest.get("prior", ()))
     if not inventories and (not snapshots or (live is not None and live.catalog is None)):
         # Whether a store has other ledgers its capture tells.
-        return Decision()
+        return LedgerDecision()
     catalogs = [one.catalog for one in (live, *snapshots) if one is not None and one.catalog is not None]
-    evidence = Evidence(
+    evidence = BookieEvidence(
         live=Catalog.read(live.catalog) if live is not None and live.catalog is not None else None,
         snapshots=sort_newest_first([decided.catalog for decided in snapshots if decided.catalog is not None]),
         everywhere=coverage.is_whole,
@@ -139,7 +139,7 @@ def decide_ledger(
         is_some_lost=bool(coverage.lost),
         aliases=knowledge.aliases,
     )
-    options = Options(
+    options = InferOptions(
         passwords=knowledge.passwords,
         unscanned_bookies=coverage.not_scanned,
         lost_bookies=coverage.lost,
@@ -173,7 +173,7 @@ def decide_ledger(
     decided = decide.decide_range(case, prior, copies, known, issued)
     outcomes = decided.outcomes().to_pylist()
     if not outcomes:
-        return Decision()
+        return LedgerDecision()
     where = "all their ledgers" if len(sampled) == len(ranges) else f"{len(sampled)} of {len(ranges)} bucket ranges"
     origin = f"made now; shapes counted on {where}"
     alone = [s.source for s in (live, *snapshots) if s is not None and s.catalog is None]
@@ -183,7 +183,7 @@ def decide_ledger(
     is_read = outcomes[0]["outcome"] in ("restored", "guarded")
     shown = [row for row in decided.shown.to_pylist() if not is_read and row["state"] is not None]
     doubted = [{**row, "outcome": "guarded"} for part in decided.doubted for row in part.to_pylist()]
-    return Decision(outcomes[0], origin, shapes, (*shown, *doubted))
+    return LedgerDecision(outcomes[0], origin, shapes, (*shown, *doubted))
 
 
 def _select_last(snapshots: Sequence[StoredLedger]) -> pa.Table | None:

@@ -23,19 +23,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.compare.evidence import Evidence, KnownTables
-from reconcile.compare.three_way import Range
+from reconcile.compare.evidence import BookieEvidence, KnownTables
+from reconcile.compare.three_way import ComparedRange
 from reconcile.rules import sides
 from reconcile.rules.sides import Relation
 from recovery.dataset import sort_by_key
 from recovery.infer.facts import MAX_ENTRY
 from recovery.infer.snapshot_records import hold_by_members, restore_as_recorded
 from recovery.model import tables
-from recovery.model.metadata import NO_ENTRY, State
+from recovery.model.metadata import NO_ENTRY, LedgerState
 
 
 def propose_rows(
-    evidence: Evidence, part: Range, known: KnownTables, looked_at: Sequence[str], hiding: Sequence[str]
+    evidence: BookieEvidence, part: ComparedRange, known: KnownTables, looked_at: Sequence[str], hiding: Sequence[str]
 ) -> pa.Table:
     """Return RECONSTRUCTION of ledgers that only a snapshot has, and that nothing speaks against.
 
@@ -82,7 +82,7 @@ def _mark_open_and_empty(records: pa.Table, known: KnownTables) -> npt.NDArray[n
     recorded, alive = sides.unite([records.select(keys), known.alive.select(keys)]).rows
     marked[recorded[(recorded != sides.ABSENT) & (alive != sides.ABSENT)]] = True
     is_first = pc.equal(pc.list_value_length(records["segments"]), 1)
-    is_open = pc.and_(pc.equal(records["state"], str(State.OPEN)), is_first)
+    is_open = pc.and_(pc.equal(records["state"], str(LedgerState.OPEN)), is_first)
     marked &= pc.fill_null(is_open, fill_value=False).to_numpy()
     return marked
 

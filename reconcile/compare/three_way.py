@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.compare.evidence import Evidence, KnownTables
+from reconcile.compare.evidence import BookieEvidence, KnownTables
 from reconcile.compare.outcomes import set_outcome
 from reconcile.rules import sides, snapshot_findings
 from reconcile.rules.sides import Joined, Relation, take_rows
@@ -30,7 +30,7 @@ _REPEATS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Range:
+class ComparedRange:
     """One bucket range, compared.
 
     Attributes:
@@ -74,7 +74,7 @@ class Range:
         return left
 
 
-def join_sides(rows: pa.Table, known: KnownTables) -> Range:
+def join_sides(rows: pa.Table, known: KnownTables) -> ComparedRange:
     """Join all sides of some ledgers; `rows` is RECONSTRUCTION of them."""
     snapshot, seen = sides.pick_newest_records(known.snapshots)
     joined = sides.compare(rows, known.stored, snapshot, seen, known.history, has_snapshot=bool(known.snapshots))
@@ -83,10 +83,12 @@ def join_sides(rows: pa.Table, known: KnownTables) -> Range:
     if known.collided.num_rows:
         places, collided_rows = sides.unite([joined.sides, known.collided]).rows
         collided[places[(places != sides.ABSENT) & (collided_rows != sides.ABSENT)]] = True
-    return Range(rows, rows, known.stored, snapshot, known.history, joined, collided)
+    return ComparedRange(rows, rows, known.stored, snapshot, known.history, joined, collided)
 
 
-def settle_range(evidence: Evidence, part: Range, known: KnownTables, copies: pa.Table, issued: int = 0) -> Range:
+def settle_range(
+    evidence: BookieEvidence, part: ComparedRange, known: KnownTables, copies: pa.Table, issued: int = 0
+) -> ComparedRange:
     """Return the range with what somebody deleted not restored, and what collides held; COPIES of its ledgers."""
     on = part.compared.shown != sides.ABSENT
     stated = find_stated(part.compared.sides, known.references)
@@ -121,7 +123,7 @@ def find_stated(keys: pa.Table, references: pa.Table | None) -> npt.NDArray[np.i
     return np.asarray(places[(places != sides.ABSENT) & (named != sides.ABSENT)])
 
 
-def _find_other_ledgers(part: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
+def _find_other_ledgers(part: ComparedRange, copies: pa.Table) -> npt.NDArray[np.int64]:
     """Return the rows of the join whose deletion was of another ledger under the id than bookies hold.
 
     The record that was deleted has another key than all of theirs, or another digest; it ends below an entry that was
@@ -202,7 +204,7 @@ def _repeat_others(groups: pa.ChunkedArray, served: pa.Table, last: pa.Table) ->
     return result
 
 
-def _find_deleted_before(part: Range, issued: int) -> npt.NDArray[np.int64]:
+def _find_deleted_before(part: ComparedRange, issued: int) -> npt.NDArray[np.int64]:
     """Return the rows of ledgers whose ids were given out before a snapshot that does not have them."""
     places = part.compared.shown[part.compared.where(Relation.BOOKIES_ONLY)]
     places = places[places != sides.ABSENT]

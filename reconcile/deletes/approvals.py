@@ -21,7 +21,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
 
-from reconcile.deletes.policy import Policy
+from reconcile.deletes.policy import DeletePolicy
 from reconcile.deletes.signatures import Signature, canonicalize, sign
 from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.words import list_names
@@ -153,7 +153,7 @@ def read_approval(path: Path) -> SignedApproval:
 
 
 def require_approvals(
-    policy: Policy,
+    policy: DeletePolicy,
     subject: Subject,
     files: Sequence[Path],
     now: datetime,

@@ -76,10 +76,10 @@ class NodeKind(Generic[T]):
         Raises:
             FormatError: not a node of ours, of a later version, or with a number that has no text.
         """
-        return Node(self, raw).list_records()
+        return ChangeableNode(self, raw).list_records()
 
 
-class Node(Generic[T]):
+class ChangeableNode(Generic[T]):
     """A node that may be changed."""
 
     def __init__(self, kind: NodeKind[T], raw: bytes) -> None:

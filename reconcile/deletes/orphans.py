@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.check.scrutiny.unlisted import find_unlisted
-from reconcile.deletes.verification.evidence import Listing
+from reconcile.deletes.verification.evidence import ReferenceListing
 from reconcile.deletes.verification.makers import read_makers
-from reconcile.deletes.verification.objections import Objections, Reason
+from reconcile.deletes.verification.objections import Objections, UnsafeReason
 from reconcile.deletes.verification.unreferenced import find_births, judge_references, select_live
-from reconcile.deletes.verification.wanted import Wanted
+from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run, Statement, make_ledger_findings
+from reconcile.findings.table import FindingRun, FindingStatement, make_ledger_findings
 from reconcile.rules.copy_bytes import state_bytes, state_last_writes
 from reconcile.rules.sides import ABSENT, Relation, compare, take_rows, unite
 from recovery.model import tables
@@ -85,9 +85,9 @@ class Orphans:
 
 def find_orphans(
     sides: Sides,
-    listings: tuple[Listing, Listing],
+    listings: tuple[ReferenceListing, ReferenceListing],
     min_age_ms: int,
-    run: Run,
+    run: FindingRun,
     *,
     lists_all: bool,
     has_earlier: bool,
@@ -112,7 +112,7 @@ def find_orphans(
     return Orphans(pa.concat_tables(parts), candidates, left_out)
 
 
-def _unite_live(listings: Sequence[Listing]) -> pa.Table:
+def _unite_live(listings: Sequence[ReferenceListing]) -> pa.Table:
     """Return the ledgers that any listing names, each once, with an owner."""
     parts = [
         select_live(listing.references.rows).select([*_KEYS, "owner"]) for listing in listings if listing.references
@@ -124,7 +124,7 @@ def _unite_live(listings: Sequence[Listing]) -> pa.Table:
 
 
 def _find_unreferenced(
-    sides: Sides, named: pa.Table, listings: tuple[Listing, Listing], min_age_ms: int, run: Run
+    sides: Sides, named: pa.Table, listings: tuple[ReferenceListing, ReferenceListing], min_age_ms: int, run: FindingRun
 ) -> tuple[pa.Table, pa.Table, Counter[str]]:
     """Return the findings of ledgers that nothing names, the keys of those listed twice, and why others are none."""
     first_stored, stored = sides.stored
@@ -133,13 +133,13 @@ def _find_unreferenced(
     asked = _find_among(stored, sides.tombstones) & ~is_named
     unparsable = pc.is_valid(stored["error"]).to_numpy(zero_copy_only=False) & ~is_named & ~asked
     changed = ~_is_unchanged(first_stored, stored) & ~is_named & ~asked & ~unparsable
-    left_out[Reason.REFERENCED] = int(is_named.sum())
+    left_out[UnsafeReason.REFERENCED] = int(is_named.sum())
     left_out[DELETE_REQUESTED] = int(asked.sum())
-    left_out[Reason.UNPARSABLE] = int(unparsable.sum())
-    left_out[Reason.CHANGED] = int(changed.sum())
+    left_out[UnsafeReason.UNPARSABLE] = int(unparsable.sum())
+    left_out[UnsafeReason.CHANGED] = int(changed.sum())
     rest = stored.filter(pa.array(~(is_named | asked | unparsable | changed))).combine_chunks()
     ids = zip(rest["scope"].to_pylist(), rest["ledger"].to_pylist(), strict=True)
-    wanted = Wanted([LedgerId(*pair) for pair in ids])
+    wanted = WantedLedgers([LedgerId(*pair) for pair in ids])
     numbers = wanted.find_rows(rest)
     objections = Objections(len(wanted))
     judge_references(wanted, rest.append_column("row", pa.array(numbers)), listings, min_age_ms, objections)
@@ -162,7 +162,9 @@ def _find_unreferenced(
     return findings, rest.select(_KEYS).filter(pa.array(twice)), +left_out
 
 
-def _state_record(rows: pa.Table, sides: Sides, listings: tuple[Listing, Listing], twice: Mask) -> list[Statement]:
+def _state_record(
+    rows: pa.Table, sides: Sides, listings: tuple[ReferenceListing, ReferenceListing], twice: Mask
+) -> list[FindingStatement]:
     """Return the evidence of ledgers that nothing names."""
     born, copies = find_births(rows), sides.copies
     indexed = copies.filter(pc.is_in(copies["source"], value_set=_HELD)).group_by(_KEYS).aggregate([("entries", "max")])
@@ -171,13 +173,13 @@ def _state_record(rows: pa.Table, sides: Sides, listings: tuple[Listing, Listing
     entries[places[places != ABSENT]] = on[places != ABSENT]
     times = " and ".join(dict.fromkeys(_show_time(listing.at_ms) for listing in listings))
     return [
-        Statement("store", "state", rows["state"], "record"),
-        Statement("store", "length", rows["length"], "record"),
-        Statement("store", "created", pa.array([_show_time(ms) if ms >= 0 else None for ms in born.tolist()])),
-        Statement("store", "made by", read_makers(rows["custom"]), "record"),
-        Statement("reference", "named by no listing of", times, "references"),
-        Statement("reference", "listed twice", pc.if_else(pa.array(twice), "yes", "not yet")),
-        Statement(
+        FindingStatement("store", "state", rows["state"], "record"),
+        FindingStatement("store", "length", rows["length"], "record"),
+        FindingStatement("store", "created", pa.array([_show_time(ms) if ms >= 0 else None for ms in born.tolist()])),
+        FindingStatement("store", "made by", read_makers(rows["custom"]), "record"),
+        FindingStatement("reference", "named by no listing of", times, "references"),
+        FindingStatement("reference", "listed twice", pc.if_else(pa.array(twice), "yes", "not yet")),
+        FindingStatement(
             "bookies",
             "entries on one of them, at most",
             indexed["entries_max"].take(pa.array(entries, mask=entries == ABSENT)),
@@ -188,7 +190,7 @@ def _state_record(rows: pa.Table, sides: Sides, listings: tuple[Listing, Listing
     ]
 
 
-def _find_data_alone(sides: Sides, named: pa.Table, run: Run) -> pa.Table:
+def _find_data_alone(sides: Sides, named: pa.Table, run: FindingRun) -> pa.Table:
     """Return the findings of data without a record; critical where an upper layer names the ledger."""
     listed = pa.concat_tables([table.select(_KEYS) for table in sides.stored])
     listed = pa.concat_tables([listed, _select_removed(sides.tombstones)]).group_by(_KEYS).aggregate([])
@@ -200,7 +202,7 @@ def _find_data_alone(sides: Sides, named: pa.Table, run: Run) -> pa.Table:
     return findings.set_column(column, findings.schema.field(column), severity)
 
 
-def _find_deleted_outside(sides: Sides, named: pa.Table, run: Run) -> pa.Table:
+def _find_deleted_outside(sides: Sides, named: pa.Table, run: FindingRun) -> pa.Table:
     """Return the findings of records that went, with who deleted them and when; critical where one is still named."""
     indexed = sides.copies.filter(pc.is_in(sides.copies["source"], value_set=_HELD)).group_by(_KEYS).aggregate([])
     earlier, seen = sides.earlier
@@ -216,12 +218,16 @@ def _find_deleted_outside(sides: Sides, named: pa.Table, run: Run) -> pa.Table:
     session = [None if s is None else f"{to_unsigned(s):#x}" for s in keys["deleted_session"].to_pylist()]
     on = keys["on_bookies"]
     statements = [
-        Statement("history", "deleted in transaction", pa.array(txn, pa.string()), "history"),
-        Statement("history", "deleted by session", pa.array(session, pa.string()), "history"),
-        Statement("history", "deleted at", keys["deleted_at"], "history"),
-        Statement("store", "tombstone", "none: not deleted with bkmeta, or its tombstone has expired", "tombstones"),
-        Statement("reference", "named by", named["owner"].take(pa.array(owner, mask=owner == ABSENT)), "references"),
-        Statement("bookies", "have it", pc.if_else(on, "yes", "no") if len(sides.copies) else "not looked at"),
+        FindingStatement("history", "deleted in transaction", pa.array(txn, pa.string()), "history"),
+        FindingStatement("history", "deleted by session", pa.array(session, pa.string()), "history"),
+        FindingStatement("history", "deleted at", keys["deleted_at"], "history"),
+        FindingStatement(
+            "store", "tombstone", "none: not deleted with bkmeta, or its tombstone has expired", "tombstones"
+        ),
+        FindingStatement(
+            "reference", "named by", named["owner"].take(pa.array(owner, mask=owner == ABSENT)), "references"
+        ),
+        FindingStatement("bookies", "have it", pc.if_else(on, "yes", "no") if len(sides.copies) else "not looked at"),
     ]
     return make_ledger_findings(
         Category.DELETED_OUTSIDE,

@@ -34,7 +34,7 @@ from reconcile.deletes.records import (
 )
 from reconcile.deletes.tombstones import SECOND_MS, SKEW_MS, Tombstone
 from reconcile.errors import GuardRefusedError
-from reconcile.write.audit_journal import Approval, Journal, Record
+from reconcile.write.audit_journal import Approval, AuditJournal, JournalLine
 from recovery.codecs.store import OWN_ROOT
 from recovery.errors import FormatError
 
@@ -198,7 +198,7 @@ def write_policy(store: MetadataStore, own: OwnRoot, replaced: StoredPolicy | No
         raise GuardRefusedError(key, "was set meanwhile by another process", "see what it is, then decide again")
 
 
-def demand_clock(store: MetadataStore, own: OwnRoot, now: Callable[[], datetime], by: str, log: ChangeLog) -> None:
+def require_clock(store: MetadataStore, own: OwnRoot, now: Callable[[], datetime], by: str, log: ChangeLog) -> None:
     """Check this host's clock against the store's, by a node that is written for it.
 
     Soaks, certificates and retentions are counted by the clocks of those who verify, purge and let tombstones go: one
@@ -262,12 +262,12 @@ def open_log(
     """
     batches: list[int] = [-1]
 
-    def replay(record: Record) -> None:
+    def replay(record: JournalLine) -> None:
         if "batch" in record.fields:
             batches.append(int(record.fields["batch"]))
 
     binding = {"journal": JOURNAL_KIND, "root": ledgers_root, "store": store.uri}
-    with Journal.open(folder, binding, resume=True, now=now, replay=replay, approvals=approvals) as journal:
+    with AuditJournal.open(folder, binding, resume=True, now=now, replay=replay, approvals=approvals) as journal:
         yield ChangeLog(journal, max(batches) + 1)
 
 

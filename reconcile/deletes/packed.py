@@ -21,11 +21,11 @@ import numpy.typing as npt
 
 from backends.errors import UnavailableError
 from backends.protocols import MetadataStore, Versioned, Write
-from reconcile.deletes.nodes import Node, NodeKind
+from reconcile.deletes.nodes import ChangeableNode, NodeKind
 from reconcile.errors import PartlyAppliedError
-from reconcile.write.audit_journal import Journal
-from reconcile.write.journal_events import AnnouncedWrite, Done, End, Event, Intent, RefusedWrite
-from reconcile.write.writer import ABSENT, ByKey, Outcome, Step, Writer, settle_changes
+from reconcile.write.audit_journal import AuditJournal
+from reconcile.write.journal_events import AnnouncedWrite, ApplyEnd, Done, Event, Intent, RefusedWrite
+from reconcile.write.writer import ABSENT, ByKey, ChangeOutcome, Writer, WriteStep, settle_changes
 from recovery.errors import FormatError
 from recovery.model.ids import LedgerId, mix
 
@@ -50,7 +50,7 @@ class _TooMuchError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Generic[T]):
+class PackedDecision(Generic[T]):
     """What becomes of one ledger.
 
     Attributes:
@@ -64,7 +64,7 @@ class Decision(Generic[T]):
     replaced: tuple[bytes | None, ...] = ()
 
 
-Decide = Callable[[LedgerId, T | None], Decision[T] | None]
+Decide = Callable[[LedgerId, T | None], PackedDecision[T] | None]
 """Says what becomes of a ledger, from the record that its node has; None: nothing is changed."""
 
 
@@ -85,7 +85,7 @@ class ChangeLog:
         journal: where it is recorded.
     """
 
-    def __init__(self, journal: Journal, first_batch: int) -> None:
+    def __init__(self, journal: AuditJournal, first_batch: int) -> None:
         """Take a journal that is open for writing, and the number of the next batch in it."""
         self.cost = Cost()
         self.journal = journal
@@ -99,7 +99,7 @@ class ChangeLog:
 
     def carry_out(
         self, store: MetadataStore, kind: str, writes: Sequence[Write], replaced: Mapping[str, bytes | None]
-    ) -> Outcome:
+    ) -> ChangeOutcome:
         """Make writes in one transaction, all or none; return what became of them.
 
         Args:
@@ -116,19 +116,19 @@ class ChangeLog:
         target = _Target(store)
         number = self._batch
         self._batch += 1
-        result: list[Outcome] = []
+        result: list[ChangeOutcome] = []
 
-        def report(outcome: Outcome) -> Event:
+        def report(outcome: ChangeOutcome) -> Event:
             result.append(outcome)
             refused = [] if outcome.conflict is None else [RefusedWrite(0, outcome.conflict)]
             made = [ABSENT if write.value is None else outcome.version for write in writes]
             return Done(number, [None] * len(writes) if refused else made, (), refused)
 
-        def make() -> Outcome:
+        def make() -> ChangeOutcome:
             return settle_changes(target, [transaction], is_whole=True)[transaction.key]
 
         announced = Intent(number, kind, _announce(writes, replaced))
-        self._writer.carry_out([Step([announced], make, report)])
+        self._writer.carry_out([WriteStep([announced], make, report)])
         if result[0].conflict is None:
             self.cost.transactions += 1
             self.cost.nodes += sum(write.value is not None for write in writes)
@@ -137,7 +137,7 @@ class ChangeLog:
 
     def end(self, counts: Mapping[str, int], exit_code: int) -> None:
         """Record how the run ended."""
-        self.journal.append("end", End({name: [count] for name, count in counts.items()}, exit_code).encode())
+        self.journal.append("end", ApplyEnd({name: [count] for name, count in counts.items()}, exit_code).encode())
         self.journal.sync()
 
 
@@ -289,10 +289,10 @@ class PackedRecords(Generic[T]):
             keys = [f"{self._top}/{name}" for name in names[low : low + _READ]]
             yield from (stored for _, stored in self._store.get_many(keys))
 
-    def _open_down(self, name: str, stored: Versioned | None) -> Iterator[Node[T]]:
+    def _open_down(self, name: str, stored: Versioned | None) -> Iterator[ChangeableNode[T]]:
         """Yield a node, or its halves where it was split after it was listed."""
         if stored is not None:
-            yield Node(self._kind, stored.value)
+            yield ChangeableNode(self._kind, stored.value)
             return
         if len(name) > _BITS:
             raise UnavailableError(self._store.uri, f"{self._top}/{name} is gone")
@@ -373,7 +373,7 @@ class PackedRecords(Generic[T]):
         [stored] = self._read([name])
         if stored is None:
             return f"{key} is gone", False
-        node = Node(self._kind, stored.value)
+        node = ChangeableNode(self._kind, stored.value)
         beside: list[Write] = []
         replaced: dict[str, bytes | None] = {}
         is_changed = False
@@ -405,7 +405,7 @@ class PackedRecords(Generic[T]):
         [stored] = self._read([name])
         if stored is None:
             return f"{self._top}/{name} is gone"
-        records = Node(self._kind, stored.value).list_records()
+        records = ChangeableNode(self._kind, stored.value).list_records()
         if all(self._kind.find_ledger(record) == ledger for record in records):
             problem = (
                 f"stopped: what is kept of ledger {ledger} is more than a transaction takes, {TRANSACTION_BYTES} bytes"
@@ -415,7 +415,7 @@ class PackedRecords(Generic[T]):
         writes = self._replace(name, stored.version, self._halve(name, records))
         return log.carry_out(self._store, self._folder, writes, {}).conflict
 
-    def _write_node(self, name: str, version: int, node: Node[T]) -> list[Write]:
+    def _write_node(self, name: str, version: int, node: ChangeableNode[T]) -> list[Write]:
         """Return the writes that give a node its records: one, or more where it is split."""
         value = node.encode()
         if len(value) <= NODE_BYTES:

@@ -44,7 +44,7 @@ class Approver:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class DeletePolicy:
     """The rules of a cluster.
 
     Attributes:
@@ -111,7 +111,7 @@ class Policy:
         return bytes(message.SerializeToString(deterministic=True))
 
 
-NO_POLICY: Final = Policy()
+NO_POLICY: Final = DeletePolicy()
 """That asks for nothing."""
 
 
@@ -127,7 +127,7 @@ class StoredPolicy:
         raw: value of its node.
     """
 
-    policy: Policy
+    policy: DeletePolicy
     at_ms: int
     by: str
     version: int
@@ -148,7 +148,7 @@ def decode_policy(raw: bytes, version: int) -> StoredPolicy:
     if message.version != VERSION:
         detail = f"version {message.version}; this program reads {VERSION}"
         raise FormatError(Reason.BAD_VERSION, _WHERE, 0, detail)
-    policy = Policy(
+    policy = DeletePolicy(
         message.archived,
         message.soak_ms,
         message.min_age_ms,
@@ -161,8 +161,8 @@ def decode_policy(raw: bytes, version: int) -> StoredPolicy:
     return StoredPolicy(policy, message.at_ms, message.by, version, raw)
 
 
-def read_policy_file(path: Path) -> Policy:
-    """Return the policy of a file of JSON, as `Policy.to_json` has it.
+def read_policy_file(path: Path) -> DeletePolicy:
+    """Return the policy of a file of JSON, as `DeletePolicy.to_json` has it.
 
     Raises:
         InputError: it cannot be read, or is not a policy.
@@ -170,7 +170,7 @@ def read_policy_file(path: Path) -> Policy:
     text = read_operator_text(path, _REMEDY)
     try:
         values = json.loads(text)
-        policy = Policy(
+        policy = DeletePolicy(
             bool(values["archived"]),
             int(values["soak_ms"]),
             int(values["min_age_ms"]),
@@ -188,7 +188,7 @@ def read_policy_file(path: Path) -> Policy:
     return policy
 
 
-def require_possible(policy: Policy, where: str) -> None:
+def require_possible(policy: DeletePolicy, where: str) -> None:
     """Refuse a policy that could never be kept.
 
     Raises:
@@ -212,7 +212,7 @@ def require_possible(policy: Policy, where: str) -> None:
         raise InputError(where, problem, "name more people, or ask for fewer approvals")
 
 
-def list_loosened(current: Policy, wanted: Policy) -> Iterator[str]:
+def list_loosened(current: DeletePolicy, wanted: DeletePolicy) -> Iterator[str]:
     """Yield each way in which a policy asks for less than the current one; a further key lets more people approve."""
     if current.archived and not wanted.archived:
         yield "no archive mark is required"
@@ -232,7 +232,7 @@ def list_loosened(current: Policy, wanted: Policy) -> Iterator[str]:
     )
 
 
-def hash_change(instance_id: str, root: str, replaced: bytes, policy: Policy) -> str:
+def hash_change(instance_id: str, root: str, replaced: bytes, policy: DeletePolicy) -> str:
     """Return the hash that a change of a cluster's policy is approved by.
 
     Args:

@@ -17,19 +17,17 @@ from backends.protocols import Write
 from reconcile.deletes.certificate import Certificate
 from reconcile.deletes.cluster import Cluster, read_records
 from reconcile.deletes.own_root import OwnRoot
-from reconcile.deletes.packed import ChangeLog, Decision
+from reconcile.deletes.packed import ChangeLog, PackedDecision
 from reconcile.deletes.tombstones import (
     DAY_MS,
     REMOVED,
     SECOND_MS,
     TAKEN,
+    DeleteState,
     Sighting,
-    State,
     StepRefusedError,
     StoredRecord,
     Tombstone,
-    demand_purgeable,
-    demand_undoable,
     end_quarantine,
     find_quarantine_end,
     leave_quarantine,
@@ -37,6 +35,8 @@ from reconcile.deletes.tombstones import (
     purge,
     quarantine,
     require_hold,
+    require_purgeable,
+    require_undoable,
 )
 from reconcile.errors import GuardRefusedError, PartlyAppliedError
 from reconcile.rules.holds import HOLD_PASSWORD_SIZE, QUARANTINE_MARK, encode_holds
@@ -129,7 +129,7 @@ class _LastLook:
 def count_lately(tombstones: Iterator[Sequence[Tombstone]], now_ms: int) -> int:
     """Return the records of how many ledgers were removed, or replaced by a hold, within a day; each counts once."""
     times = (
-        tombstone.find_time(State.QUARANTINED) or tombstone.find_time(State.PURGED)
+        tombstone.find_time(DeleteState.QUARANTINED) or tombstone.find_time(DeleteState.PURGED)
         for node in tombstones
         for tombstone in node
         if tombstone.state in TAKEN
@@ -139,7 +139,7 @@ def count_lately(tombstones: Iterator[Sequence[Tombstone]], now_ms: int) -> int:
 
 def count_since(tombstones: Iterator[Sequence[Tombstone]], since_ms: int) -> int:
     """Return how many ledgers were purged after a time."""
-    times = (tombstone.find_time(State.PURGED) for node in tombstones for tombstone in node)
+    times = (tombstone.find_time(DeleteState.PURGED) for node in tombstones for tombstone in node)
     return sum(purged_ms is not None and purged_ms > since_ms for purged_ms in times)
 
 
@@ -175,7 +175,7 @@ def purge_ledgers(
         for ledger in batch:
             fates.pop(ledger, None)
 
-    def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+    def decide(ledger: LedgerId, tombstone: Tombstone | None) -> PackedDecision[Tombstone] | None:
         time = now()
         at_ms = int(time.timestamp() * 1000)
         fates.pop(ledger, None)
@@ -184,7 +184,7 @@ def purge_ledgers(
         if ours is not None and ours.state in REMOVED:
             fates[ledger] = result.earlier
             return None
-        quarantined = ours if ours is not None and ours.state is State.QUARANTINED else None
+        quarantined = ours if ours is not None and ours.state is DeleteState.QUARANTINED else None
         if quarantined is None and request.is_ended:
             return None
         if quarantined is None and time > request.certificate.not_after:
@@ -202,16 +202,16 @@ def purge_ledgers(
                 raise StepRefusedError(f"{problem}; ledger {ledger}: {error}") from error
             return None
 
-    def take(ledger: LedgerId, tombstone: Tombstone | None, at_ms: int) -> Decision[Tombstone] | None:
+    def take(ledger: LedgerId, tombstone: Tombstone | None, at_ms: int) -> PackedDecision[Tombstone] | None:
         """Remove a record, or put a hold in its place."""
         asked = tombstone and replace(tombstone, soak_ms=max(tombstone.soak_ms, request.soak_ms))
-        ready = demand_purgeable(asked, request.certificate.hash, certified[ledger].version, at_ms)
-        record = _demand_unchanged(look, ledger)
+        ready = require_purgeable(asked, request.certificate.hash, certified[ledger].version, at_ms)
+        record = _require_unchanged(look, ledger)
         key = cluster.make_key(ledger)
         if request.quarantine is None:
             fates[ledger] = result.purged
             purged = purge(ready, record, at_ms, request.by)
-            return Decision(purged, (Write(key, None, record.version),), (record.raw,))
+            return PackedDecision(purged, (Write(key, None, record.version),), (record.raw,))
         in_batch = sum(fate is result.quarantined for fate in fates.values())
         if len(result.quarantined) + in_batch >= request.quarantine.room:
             fates[ledger] = result.beyond
@@ -219,9 +219,9 @@ def purge_ledgers(
         fates[ledger] = result.quarantined
         hold = make_hold(ready, at_ms + request.quarantine.ms)
         changed = quarantine(ready, record, hold, request.quarantine.ms, at_ms, request.by)
-        return Decision(changed, (Write(key, hold, record.version),), (record.raw,))
+        return PackedDecision(changed, (Write(key, hold, record.version),), (record.raw,))
 
-    def end(ledger: LedgerId, tombstone: Tombstone, at_ms: int) -> Decision[Tombstone]:
+    def end(ledger: LedgerId, tombstone: Tombstone, at_ms: int) -> PackedDecision[Tombstone]:
         """Remove the hold of a ledger whose quarantine is over."""
         if ledger in look.objections:
             raise StepRefusedError(look.objections[ledger])
@@ -229,8 +229,8 @@ def purge_ledgers(
         purged = end_quarantine(tombstone, standing, at_ms, request.by)
         fates[ledger] = result.purged
         if standing is None:
-            return Decision(purged)
-        return Decision(purged, (Write(cluster.make_key(ledger), None, standing.version),), (standing.raw,))
+            return PackedDecision(purged)
+        return PackedDecision(purged, (Write(cluster.make_key(ledger), None, standing.version),), (standing.raw,))
 
     def take_up(batch: Sequence[LedgerId]) -> None:
         for ledger in batch:
@@ -295,27 +295,27 @@ def undo_deletes(
     """
     refused: dict[LedgerId, str] = {}
 
-    def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+    def decide(ledger: LedgerId, tombstone: Tombstone | None) -> PackedDecision[Tombstone] | None:
         refused.pop(ledger, None)
         if tombstone is None:
             refused[ledger] = "no delete was requested, or it was undone"
             return None
         if tombstone.state not in TAKEN:
-            return Decision(None)
+            return PackedDecision(None)
         key = cluster.make_key(ledger)
         standing = read_records([ledger], cluster)[ledger]
         try:
-            if standing is not None and tombstone.state is State.QUARANTINED:
+            if standing is not None and tombstone.state is DeleteState.QUARANTINED:
                 require_hold(tombstone, standing)
-                return Decision(None, (Write(key, tombstone.record.raw, standing.version),), (standing.raw,))
-            demand_undoable(tombstone, sightings.get(ledger), at_ms)
+                return PackedDecision(None, (Write(key, tombstone.record.raw, standing.version),), (standing.raw,))
+            require_undoable(tombstone, sightings.get(ledger), at_ms)
         except StepRefusedError as error:
             refused[ledger] = str(error)
             return None
         if standing is not None:
             refused[ledger] = "the store has a record of it again"
             return None
-        return Decision(None, (Write(key, tombstone.record.raw, None, tombstone.record.acl),))
+        return PackedDecision(None, (Write(key, tombstone.record.raw, None, tombstone.record.acl),))
 
     own.tombstones.change(ledgers, decide, log, rows=cluster.most_removals)
     return refused
@@ -338,19 +338,19 @@ def end_quarantines(
         BackendError: the store failed.
     """
 
-    def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
-        if tombstone is None or tombstone.state is not State.QUARANTINED:
+    def decide(ledger: LedgerId, tombstone: Tombstone | None) -> PackedDecision[Tombstone] | None:
+        if tombstone is None or tombstone.state is not DeleteState.QUARANTINED:
             return None
         standing = read_records([ledger], cluster)[ledger]
         if standing is None or standing.raw != tombstone.hold:
             return None
         write = Write(cluster.make_key(ledger), tombstone.record.raw, standing.version)
-        return Decision(leave_quarantine(tombstone, reasons[ledger], at_ms, by), (write,), (standing.raw,))
+        return PackedDecision(leave_quarantine(tombstone, reasons[ledger], at_ms, by), (write,), (standing.raw,))
 
     own.tombstones.change(list(reasons), decide, log, rows=cluster.most_removals)
 
 
-def _demand_unchanged(look: _LastLook, ledger: LedgerId) -> StoredRecord:
+def _require_unchanged(look: _LastLook, ledger: LedgerId) -> StoredRecord:
     """Return a ledger's record as it stands, if nothing speaks against its removal."""
     for objections in (look.repairs, look.objections):
         if ledger in objections:

@@ -12,18 +12,18 @@ from google.protobuf.message import DecodeError
 
 from reconcile.deletes._pb import tombstones_pb2 as pb
 from reconcile.deletes.nodes import VERSION, NodeKind, Texts
-from reconcile.deletes.tombstones import Holder, State, Step, StoredRecord, Tombstone
+from reconcile.deletes.tombstones import DeleteState, DeleteStep, Holder, StoredRecord, Tombstone
 from recovery.errors import FormatError, Reason
 from recovery.model.ids import LedgerId
 
 PROGRAM: Final = "bkmeta"
 _STATES: Final = {
-    State.REQUESTED: pb.REQUESTED,
-    State.VERIFIED: pb.VERIFIED,
-    State.PURGEABLE: pb.PURGEABLE,
-    State.PURGED: pb.PURGED,
-    State.CONFIRMED: pb.CONFIRMED,
-    State.QUARANTINED: pb.QUARANTINED,
+    DeleteState.REQUESTED: pb.REQUESTED,
+    DeleteState.VERIFIED: pb.VERIFIED,
+    DeleteState.PURGEABLE: pb.PURGEABLE,
+    DeleteState.PURGED: pb.PURGED,
+    DeleteState.CONFIRMED: pb.CONFIRMED,
+    DeleteState.QUARANTINED: pb.QUARANTINED,
 }
 _STATES_READ: Final = {number: state for state, number in _STATES.items()}
 
@@ -118,7 +118,7 @@ def decode_root_mark(raw: bytes) -> RootMark:
         raise FormatError(Reason.BAD_VALUE, "mark of a root", 0, "not a protobuf message of ours") from error
     if mark.program != PROGRAM:
         raise FormatError(Reason.BAD_VALUE, "mark of a root", 0, "it does not name this program")
-    _demand_version(mark.version, "mark of a root")
+    _require_version(mark.version, "mark of a root")
     return RootMark(mark.ledgers_root, mark.instance_id)
 
 
@@ -134,7 +134,7 @@ def decode_last_listing(raw: bytes) -> LastListing:
         message.ParseFromString(raw)
     except DecodeError as error:
         raise FormatError(Reason.BAD_VALUE, where, 0, "not a protobuf message of ours") from error
-    _demand_version(message.version, where)
+    _require_version(message.version, where)
     return LastListing(message.at_ms, message.ledgers, message.by)
 
 
@@ -211,7 +211,7 @@ def _make_tombstone(message: pb.Tombstone, texts: Sequence[str]) -> Tombstone:
             )
             for holder in message.holders
         ),
-        tuple(Step(_STATES_READ[step.state], step.at_ms, texts[step.by]) for step in message.steps),
+        tuple(DeleteStep(_STATES_READ[step.state], step.at_ms, texts[step.by]) for step in message.steps),
         texts[message.reason],
         message.soak_ms,
         message.safe_in_row,
@@ -224,7 +224,7 @@ def _make_tombstone(message: pb.Tombstone, texts: Sequence[str]) -> Tombstone:
     )
 
 
-def _demand_version(version: int, where: str) -> None:
+def _require_version(version: int, where: str) -> None:
     if version != VERSION:
         raise FormatError(Reason.BAD_VERSION, where, 0, f"version {version}; this program reads {VERSION}")
 

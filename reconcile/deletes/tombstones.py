@@ -37,7 +37,7 @@ DECOMMISSIONED: Final = "decommissioned"
 """Begins what releases a holder that nobody saw without the ledger."""
 
 
-class State(StrEnum):
+class DeleteState(StrEnum):
     """Where a delete is; `SOAKING` and `EXPIRED` are shown and never stored."""
 
     REQUESTED = "REQUESTED"
@@ -50,13 +50,13 @@ class State(StrEnum):
     EXPIRED = "EXPIRED"
 
 
-REMOVED: Final = frozenset({State.PURGED, State.CONFIRMED, State.EXPIRED})
+REMOVED: Final = frozenset({DeleteState.PURGED, DeleteState.CONFIRMED, DeleteState.EXPIRED})
 """States of a ledger whose metadata record was removed by us."""
-TAKEN: Final = REMOVED | {State.QUARANTINED}
+TAKEN: Final = REMOVED | {DeleteState.QUARANTINED}
 """States of a ledger whose metadata record was removed, or replaced by a hold."""
 
 
-class Verdict(StrEnum):
+class DeleteVerdict(StrEnum):
     """May a ledger be deleted?"""
 
     SAFE = "SAFE"
@@ -111,10 +111,10 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DeleteStep:
     """A state that was reached, when, and by whom."""
 
-    state: State
+    state: DeleteState
     at_ms: int
     by: str
 
@@ -142,11 +142,11 @@ class Tombstone:
     """
 
     ledger: LedgerId
-    state: State
+    state: DeleteState
     record: StoredRecord
     members: tuple[str, ...]
     holders: tuple[Holder, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[DeleteStep, ...]
     reason: str
     soak_ms: int
     safe_in_row: int = 0
@@ -162,7 +162,7 @@ class Tombstone:
         """When the stored state was reached."""
         return self.steps[-1].at_ms
 
-    def find_time(self, state: State) -> int | None:
+    def find_time(self, state: DeleteState) -> int | None:
         """Return when a state was reached last; None: never."""
         return next((step.at_ms for step in reversed(self.steps) if step.state is state), None)
 
@@ -180,7 +180,7 @@ class Verification:
         listed_ms: when the references were listed; the earliest of several.
     """
 
-    verdict: Verdict
+    verdict: DeleteVerdict
     reasons: tuple[str, ...]
     record: StoredRecord | None
     members: tuple[str, ...] = ()
@@ -210,22 +210,24 @@ class Sighting:
     entries: int | None = None
 
 
-def find_state(tombstone: Tombstone, now_ms: int) -> State:
+def find_state(tombstone: Tombstone, now_ms: int) -> DeleteState:
     """Return where a delete is at a time: a verified one soaks until its soak is over."""
-    if tombstone.state is State.VERIFIED and now_ms < find_soak_end(tombstone):
-        return State.SOAKING
+    if tombstone.state is DeleteState.VERIFIED and now_ms < find_soak_end(tombstone):
+        return DeleteState.SOAKING
     return tombstone.state
 
 
 def find_soak_end(tombstone: Tombstone) -> int:
     """Return when the soak ends, ms since 1970; of one that was not verified, as if that were done at once."""
-    began = tombstone.find_time(State.VERIFIED)
+    began = tombstone.find_time(DeleteState.VERIFIED)
     return (tombstone.since_ms if began is None else began) + tombstone.soak_ms
 
 
 def find_quarantine_end(tombstone: Tombstone) -> int:
     """Return when the quarantine of a quarantined ledger ends, ms since 1970."""
-    return max(step.at_ms for step in tombstone.steps if step.state is State.QUARANTINED) + tombstone.quarantine_ms
+    return (
+        max(step.at_ms for step in tombstone.steps if step.state is DeleteState.QUARANTINED) + tombstone.quarantine_ms
+    )
 
 
 def is_due(tombstone: Tombstone, now_ms: int) -> bool:
@@ -234,10 +236,10 @@ def is_due(tombstone: Tombstone, now_ms: int) -> bool:
     A certificate is made after the references were listed, and ends `CERTIFICATE_MS` later: one that was made by an
     old list may count as ended a little early.
     """
-    if tombstone.state is State.PURGEABLE:
+    if tombstone.state is DeleteState.PURGEABLE:
         listed_ms = tombstone.listed_ms or tombstone.since_ms
         return not tombstone.certificate or now_ms > listed_ms + CERTIFICATE_MS
-    return find_state(tombstone, now_ms) in (State.REQUESTED, State.VERIFIED)
+    return find_state(tombstone, now_ms) in (DeleteState.REQUESTED, DeleteState.VERIFIED)
 
 
 def request_delete(
@@ -254,11 +256,11 @@ def request_delete(
     """Return the tombstone of a ledger whose delete somebody asks for."""
     return Tombstone(
         ledger,
-        State.REQUESTED,
+        DeleteState.REQUESTED,
         record,
         tuple(members),
         (),
-        (Step(State.REQUESTED, at_ms, by),),
+        (DeleteStep(DeleteState.REQUESTED, at_ms, by),),
         reason,
         soak_ms,
         references=tuple(references),
@@ -283,18 +285,18 @@ def take_verification(
     members = tuple(dict.fromkeys((*tombstone.members, *verification.members)))
     holders = _join_holders(tombstone.holders, verification.holders)
     seen = replace(tombstone, record=record, members=members, holders=holders, certificate="")
-    if verification.verdict is not Verdict.SAFE:
+    if verification.verdict is not DeleteVerdict.SAFE:
         state = replace(seen, safe_in_row=0, objections=verification.reasons)
-        return state if state.state is State.REQUESTED else _step(state, State.REQUESTED, at_ms, by)
-    changed = tombstone.state is not State.REQUESTED and record.version != tombstone.record.version
+        return state if state.state is DeleteState.REQUESTED else _step(state, DeleteState.REQUESTED, at_ms, by)
+    changed = tombstone.state is not DeleteState.REQUESTED and record.version != tombstone.record.version
     count = 1 if changed else tombstone.safe_in_row + 1
     safe = replace(seen, safe_in_row=count, objections=(), listed_ms=verification.listed_ms)
-    if tombstone.state is State.REQUESTED or changed:
-        return _step(safe, State.VERIFIED, at_ms, by)
-    if tombstone.state is State.PURGEABLE:
+    if tombstone.state is DeleteState.REQUESTED or changed:
+        return _step(safe, DeleteState.VERIFIED, at_ms, by)
+    if tombstone.state is DeleteState.PURGEABLE:
         return safe
     ready = at_ms >= find_soak_end(tombstone) and count >= max(looks, LOOKS)
-    return _step(safe, State.PURGEABLE, at_ms, by) if ready else safe
+    return _step(safe, DeleteState.PURGEABLE, at_ms, by) if ready else safe
 
 
 def name_certificate(tombstone: Tombstone, certificate: str) -> Tombstone:
@@ -303,12 +305,12 @@ def name_certificate(tombstone: Tombstone, certificate: str) -> Tombstone:
     Raises:
         StepRefusedError: it is not purgeable.
     """
-    if tombstone.state is not State.PURGEABLE:
-        raise StepRefusedError(f"it is {tombstone.state}, not {State.PURGEABLE}")
+    if tombstone.state is not DeleteState.PURGEABLE:
+        raise StepRefusedError(f"it is {tombstone.state}, not {DeleteState.PURGEABLE}")
     return replace(tombstone, certificate=certificate)
 
 
-def demand_purgeable(tombstone: Tombstone | None, certificate: str, version: int, at_ms: int) -> Tombstone:
+def require_purgeable(tombstone: Tombstone | None, certificate: str, version: int, at_ms: int) -> Tombstone:
     """Return a tombstone that may be purged now by a certificate.
 
     Args:
@@ -322,8 +324,8 @@ def demand_purgeable(tombstone: Tombstone | None, certificate: str, version: int
     """
     if tombstone is None:
         raise StepRefusedError("no delete was requested, or it was undone")
-    if tombstone.state is not State.PURGEABLE:
-        raise StepRefusedError(f"it is {find_state(tombstone, at_ms)}, not {State.PURGEABLE}")
+    if tombstone.state is not DeleteState.PURGEABLE:
+        raise StepRefusedError(f"it is {find_state(tombstone, at_ms)}, not {DeleteState.PURGEABLE}")
     if tombstone.certificate != certificate:
         raise StepRefusedError("a later verification took the place of this certificate's")
     if tombstone.record.version != version:
@@ -339,7 +341,7 @@ def purge(tombstone: Tombstone, record: StoredRecord, at_ms: int, by: str) -> To
     """Return the tombstone of a ledger whose record is removed together with the writing of it.
 
     Args:
-        tombstone: one that `demand_purgeable` let pass.
+        tombstone: one that `require_purgeable` let pass.
         record: that is removed.
         at_ms: now.
         by: who purges.
@@ -348,7 +350,7 @@ def purge(tombstone: Tombstone, record: StoredRecord, at_ms: int, by: str) -> To
         StepRefusedError: the record is not the one that was verified.
     """
     _require_verified(tombstone, record)
-    return _step(replace(tombstone, record=record), State.PURGED, at_ms, by)
+    return _step(replace(tombstone, record=record), DeleteState.PURGED, at_ms, by)
 
 
 def list_holders(tombstone: Tombstone) -> tuple[str, ...]:
@@ -363,7 +365,7 @@ def quarantine(
     """Return the tombstone of a ledger whose record is replaced by a hold together with the writing of it.
 
     Args:
-        tombstone: one that `demand_purgeable` let pass.
+        tombstone: one that `require_purgeable` let pass.
         record: that is replaced.
         hold: takes its place.
         quarantine_ms: for how long.
@@ -375,7 +377,7 @@ def quarantine(
     """
     _require_verified(tombstone, record)
     changed = replace(tombstone, record=record, hold=hold, quarantine_ms=quarantine_ms)
-    return _step(changed, State.QUARANTINED, at_ms, by)
+    return _step(changed, DeleteState.QUARANTINED, at_ms, by)
 
 
 def end_quarantine(tombstone: Tombstone, standing: StoredRecord | None, at_ms: int, by: str) -> Tombstone:
@@ -393,7 +395,7 @@ def end_quarantine(tombstone: Tombstone, standing: StoredRecord | None, at_ms: i
     if at_ms < find_quarantine_end(tombstone):
         raise StepRefusedError("its quarantine is not over")
     require_hold(tombstone, standing)
-    return _step(tombstone, State.PURGED, at_ms, by)
+    return _step(tombstone, DeleteState.PURGED, at_ms, by)
 
 
 def require_hold(tombstone: Tombstone, standing: StoredRecord | None) -> None:
@@ -410,7 +412,7 @@ def require_hold(tombstone: Tombstone, standing: StoredRecord | None) -> None:
 def leave_quarantine(tombstone: Tombstone, objection: str, at_ms: int, by: str) -> Tombstone:
     """Return the tombstone of a quarantined ledger whose record is put back together with the writing of it."""
     changed = replace(tombstone, hold=b"", quarantine_ms=0, safe_in_row=0, objections=(objection,), certificate="")
-    return _step(changed, State.REQUESTED, at_ms, by)
+    return _step(changed, DeleteState.REQUESTED, at_ms, by)
 
 
 def _require_verified(tombstone: Tombstone, record: StoredRecord) -> None:
@@ -425,7 +427,7 @@ def take_sightings(tombstone: Tombstone, sightings: Collection[Sighting], at_ms:
     were formatted before the holder was last seen; but not by one of a time to come. Whoever is seen with it is a
     holder, released or not before.
     """
-    purged_ms = tombstone.find_time(State.PURGED)
+    purged_ms = tombstone.find_time(DeleteState.PURGED)
     if tombstone.state not in REMOVED or purged_ms is None:
         return tombstone
     holders = {(holder.bookie, holder.incarnation): holder for holder in tombstone.holders}
@@ -475,7 +477,7 @@ def list_returned(before: Tombstone, after: Tombstone) -> tuple[str, ...]:
         after: the same with what the look shows.
     """
     waiting, known = set(list_waiting(before)), {holder.bookie for holder in before.holders}
-    was_confirmed = before.find_time(State.CONFIRMED) is not None
+    was_confirmed = before.find_time(DeleteState.CONFIRMED) is not None
     names = (
         holder.bookie
         for holder in after.holders
@@ -488,9 +490,9 @@ def list_returned(before: Tombstone, after: Tombstone) -> tuple[str, ...]:
 
 def is_expired(tombstone: Tombstone, now_ms: int, retention_ms: int = RETENTION_MS) -> bool:
     """Whether a tombstone may go: all holders are released, and the retention since its purge is over."""
-    purged_ms = tombstone.find_time(State.PURGED)
+    purged_ms = tombstone.find_time(DeleteState.PURGED)
     return (
-        tombstone.state is State.CONFIRMED
+        tombstone.state is DeleteState.CONFIRMED
         and not list_waiting(tombstone)
         and purged_ms is not None
         and now_ms >= purged_ms + retention_ms
@@ -514,12 +516,12 @@ def list_released(earlier: Tombstone, later: Tombstone) -> tuple[Holder, ...]:
 
 def list_overdue(tombstone: Tombstone, now_ms: int, retention_ms: int = RETENTION_MS) -> tuple[str, ...]:
     """Return the bookies that were not seen without the ledger for longer than the retention."""
-    purged_ms = tombstone.find_time(State.PURGED)
-    late = tombstone.state is State.PURGED and purged_ms is not None and now_ms >= purged_ms + retention_ms
+    purged_ms = tombstone.find_time(DeleteState.PURGED)
+    late = tombstone.state is DeleteState.PURGED and purged_ms is not None and now_ms >= purged_ms + retention_ms
     return list_waiting(tombstone) if late else ()
 
 
-def demand_undoable(tombstone: Tombstone, sightings: Mapping[str, Sighting] | None, at_ms: int) -> None:
+def require_undoable(tombstone: Tombstone, sightings: Mapping[str, Sighting] | None, at_ms: int) -> None:
     """Check that an undo is possible.
 
     Args:
@@ -532,7 +534,9 @@ def demand_undoable(tombstone: Tombstone, sightings: Mapping[str, Sighting] | No
     """
     if tombstone.state not in TAKEN:
         return
-    taken_ms = max(step.at_ms for step in tombstone.steps if step.state in (State.PURGED, State.QUARANTINED))
+    taken_ms = max(
+        step.at_ms for step in tombstone.steps if step.state in (DeleteState.PURGED, DeleteState.QUARANTINED)
+    )
     looks = sightings or {}
     for bookie in dict.fromkeys((*tombstone.members, *(holder.bookie for holder in tombstone.holders))):
         look = looks.get(bookie)
@@ -546,16 +550,16 @@ def demand_undoable(tombstone: Tombstone, sightings: Mapping[str, Sighting] | No
             raise StepRefusedError(f"its record was removed, and bookie {bookie} was seen without it since")
 
 
-def _step(tombstone: Tombstone, state: State, at_ms: int, by: str) -> Tombstone:
-    return replace(tombstone, state=state, steps=(*tombstone.steps, Step(state, at_ms, by)))
+def _step(tombstone: Tombstone, state: DeleteState, at_ms: int, by: str) -> Tombstone:
+    return replace(tombstone, state=state, steps=(*tombstone.steps, DeleteStep(state, at_ms, by)))
 
 
 def _settle(tombstone: Tombstone, at_ms: int, by: str) -> Tombstone:
     """Return a removed ledger's tombstone in the state that its holders give it."""
-    state = State.PURGED if list_waiting(tombstone) else State.CONFIRMED
+    state = DeleteState.PURGED if list_waiting(tombstone) else DeleteState.CONFIRMED
     if state is tombstone.state:
         return tombstone
-    if state is State.PURGED:
+    if state is DeleteState.PURGED:
         # The time of the purge stays that of the removal.
         return replace(tombstone, state=state)
     return _step(tombstone, state, at_ms, by)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from reconcile.compare.single_ledger import StoredLedger, is_of
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.findings.view import FindingView
 from reconcile.rules import diff, entries_beyond_end, id_reuse, reference_checks, snapshot_findings
 from reconcile.rules.segments import copy_findings
@@ -20,7 +20,7 @@ from recovery.dataset import Dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 
-_RUN: Final = Run("explain", datetime(1970, 1, 1, tzinfo=UTC))
+_RUN: Final = FindingRun("explain", datetime(1970, 1, 1, tzinfo=UTC))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from reconcile.compare.knowledge import Knowledge, Shapes
 from recovery.codecs.entry import master_key
-from recovery.infer.prior import Source
+from recovery.infer.prior import ShapeSource
 from recovery.model import tables
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 
 HASH_DIGITS: Final = 12
 """Of the SHA-256 of a master key."""
@@ -34,15 +34,15 @@ _SETTLES: Final = {
 """What would tell the readings of a field apart."""
 
 _SHAPE_SOURCES: Final = {
-    Source.CLUSTER: "of this cluster's ledgers that show theirs have it",
-    Source.SNAPSHOT: "of the records in snapshots have it",
-    Source.DEFAULT_QUORUM: "the operator's default quorum says it",
-    Source.BOOKKEEPER_DEFAULT: "BookKeeper's own default",
+    ShapeSource.CLUSTER: "of this cluster's ledgers that show theirs have it",
+    ShapeSource.SNAPSHOT: "of the records in snapshots have it",
+    ShapeSource.DEFAULT_QUORUM: "the operator's default quorum says it",
+    ShapeSource.BOOKKEEPER_DEFAULT: "BookKeeper's own default",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ExplainedField:
     """One field of the proposed record: its value, its grade, and what it rests on."""
 
     name: str
@@ -51,7 +51,9 @@ class Field:
     evidence: str
 
 
-def fields(row: Mapping[str, Any] | None, copies: pa.Table, knowledge: Knowledge, shapes: Shapes) -> Iterator[Field]:
+def fields(
+    row: Mapping[str, Any] | None, copies: pa.Table, knowledge: Knowledge, shapes: Shapes
+) -> Iterator[ExplainedField]:
     """Yield the fields of a restored ledger's record, with grade and evidence; none of a ledger that is not restored.
 
     Args:
@@ -65,7 +67,7 @@ def fields(row: Mapping[str, Any] | None, copies: pa.Table, knowledge: Knowledge
     evidence = _evidence(row, copies, knowledge, shapes)
     for name in tables.GRADED:
         grade = row["grades"][name]
-        yield Field(name, _value(row, name), grade, _VOUCHED.get(grade) or evidence.get(name, ""))
+        yield ExplainedField(name, _value(row, name), grade, _VOUCHED.get(grade) or evidence.get(name, ""))
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:
@@ -120,7 +122,7 @@ def _evidence(row: Mapping[str, Any], copies: pa.Table, knowledge: Knowledge, sh
 
 
 def _state(row: Mapping[str, Any]) -> str:
-    if row["state"] == State.OPEN:
+    if row["state"] == LedgerState.OPEN:
         return "left open, as asked: every position of its last ensemble was seen to hold its share"
     if row["grades"]["state"] == "inferred":
         return "copies that were made of it have its last entry as LAC, as copies of a closed ledger do"
@@ -132,7 +134,7 @@ def _end(row: Mapping[str, Any], highest: int, rows: Sequence[Mapping[str, Any]]
     lac = f"largest LAC that anything shows: {'none' if row['lac_low'] is None else row['lac_low']}"
     if row["last_entry"] == highest:
         return f"highest entry held, on {having}; {lac}"
-    if row["state"] == State.OPEN:
+    if row["state"] == LedgerState.OPEN:
         return f"not written while it is open; highest entry held: {highest}, on {having}; {lac}"
     return f"entries up to {highest} are held, on {having}; those above it cannot all have been acknowledged; {lac}"
 

@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 COLUMNS: Final = 60
 
 
-class Segment(NamedTuple):
+class GridSegment(NamedTuple):
     """One stretch of a record: its first entry, its ensemble, E and W."""
 
     first: int
@@ -34,7 +34,7 @@ class Segment(NamedTuple):
     write: int
 
 
-def grid(copies: pa.Table, segments: Sequence[Segment]) -> Iterator[str]:
+def grid(copies: pa.Table, segments: Sequence[GridSegment]) -> Iterator[str]:
     """Yield the lines of a ledger's grid; none where no bookie holds an entry.
 
     Args:
@@ -78,7 +78,7 @@ def _below(groups: Sequence[Mapping[str, int]], edges: Ints) -> Ints:
     return total
 
 
-def _due(bookie: str, segments: Sequence[Segment], edges: Ints) -> Ints:
+def _due(bookie: str, segments: Sequence[GridSegment], edges: Ints) -> Ints:
     """Return how many entries below each edge the record sends to a bookie."""
     total = np.zeros(len(edges), np.int64)
     ends = [first for first, *_ in segments[1:]] + [int(edges[-1])]

@@ -11,18 +11,18 @@ from reconcile import clusters
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import StoredLedger, decide_ledger, read_only_ledger, select_ledger
 from reconcile.explain.disagreements import apply_rules, compare_with_store, describe_faults, read_plan_findings
-from reconcile.explain.field_evidence import Field, alternatives, fields
-from reconcile.explain.grid import Segment, grid
-from reconcile.explain.ledger_copies import Copy, describe_copies, describe_damage
+from reconcile.explain.field_evidence import ExplainedField, alternatives, fields
+from reconcile.explain.grid import GridSegment, grid
+from reconcile.explain.ledger_copies import SourceCopy, describe_copies, describe_damage
 from reconcile.explain.timeline import describe_deletion, describe_record, describe_timeline
-from reconcile.explain.verdict import Facts, Standing, judge
+from reconcile.explain.verdict import Standing, VerdictFacts, judge
 from reconcile.findings.refusal_texts import REASONS
 from reconcile.plan.actions import LEAVE, Guard
 from reconcile.plan.alternatives import FROM_BOOKIES, GUARDED
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.rules import sides, snapshot_findings
-from reconcile.rules.segments.copies import CopyFaults, Doubt
-from reconcile.rules.segments.member_names import demand_other_names, rename_records
+from reconcile.rules.segments.copies import CopyFaults, UndecidedReason
+from reconcile.rules.segments.member_names import rename_records, require_other_names
 from reconcile.topics import topic_of
 from reconcile.words import count_noun
 from recovery.codecs import ledger_metadata
@@ -32,7 +32,7 @@ from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.coverage import Coverage
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import LedgerMetadata, State
+from recovery.model.metadata import LedgerMetadata, LedgerState
 
 _GUARDS: Final = {
     Guard.LOCK: "under a replication lock of the ledger, made first: no copy is deleted until it is settled",
@@ -111,8 +111,8 @@ class Explanation:
     origin: str
     reason: str
     settles: str
-    copies: tuple[Copy, ...]
-    fields: tuple[Field, ...]
+    copies: tuple[SourceCopy, ...]
+    fields: tuple[ExplainedField, ...]
     sides: tuple[str, ...]
     timeline: tuple[str, ...]
     references: tuple[str, ...]
@@ -134,7 +134,7 @@ def explain(
     knowledge: Knowledge,
     *,
     has_store: bool,
-    references: Sequence[clusters.Source] = (),
+    references: Sequence[clusters.InstanceSource] = (),
     faults: CopyFaults | None = None,
     seen: Sequence[str] = (),
 ) -> Explanation:
@@ -159,13 +159,13 @@ def explain(
         [tables.COPIES.empty_table(), *(read_only_ledger(i, "copies", ledger) for i in inventories)]
     )
     bookies = read_inventories(inventories, "bookies")
-    demand_other_names(knowledge.aliases, bookies["bookie"].to_pylist())
+    require_other_names(knowledge.aliases, bookies["bookie"].to_pylist())
     stored = [replace(side, row=rename_records(side.row, knowledge.aliases)) for side in stored]
     of_bookies = clusters.of_bookies(bookies)
     # As recover: that the store is not the bookies' own is a finding, unless it is all that names a cluster.
     compared = stored[1:] if has_store and any(source.instance_id for source in of_bookies) else stored
-    named_here = [clusters.Source(f"snapshot {side.source}", side.instance_id) for side in compared]
-    clusters.demand_one([*of_bookies, *named_here, *references])
+    named_here = [clusters.InstanceSource(f"snapshot {side.source}", side.instance_id) for side in compared]
+    clusters.require_one([*of_bookies, *named_here, *references])
     coverage = _cover(bookies, stored, plan, knowledge)
     if knowledge.lost:
         damage = read_inventories(inventories, "damage")
@@ -185,7 +185,8 @@ def explain(
             row,
             live,
             looked_at=bool(inventories),
-            is_newer=faults is not None and bool(np.isin(faults.doubts, (Doubt.UNDATED, Doubt.CHANGED)).any()),
+            is_newer=faults is not None
+            and bool(np.isin(faults.doubts, (UndecidedReason.UNDATED, UndecidedReason.CHANGED)).any()),
         ),
         *apply_rules(
             row,
@@ -202,7 +203,7 @@ def explain(
     reason, settles = _describe_refusal(row)
     keeps_times = all(side.keeps_times for side in stored)
     verdict, standing = judge(
-        Facts(
+        VerdictFacts(
             ledger=ledger,
             row=row,
             reason=reason,
@@ -398,13 +399,13 @@ def _describe_actions(plan: Dataset | None, ledger: LedgerId) -> tuple[str, ...]
     return tuple(actions)
 
 
-def _propose_segments(row: Mapping[str, Any] | None, record: LedgerMetadata | None) -> list[Segment]:
+def _propose_segments(row: Mapping[str, Any] | None, record: LedgerMetadata | None) -> list[GridSegment]:
     """Return the segments that a grid is drawn against: the proposal's, else the store's, but never a hold's."""
     if row is not None and row["outcome"] in ("restored", "guarded"):
         size, write = row["ensemble_size"], row["write_quorum"]
-        return [Segment(s["first"], s["members"], size, write) for s in row["segments"]]
-    if record is not None and record.state is State.CLOSED:
-        return [Segment(s.first, s.members, record.ensemble_size, record.write_quorum) for s in record.segments]
+        return [GridSegment(s["first"], s["members"], size, write) for s in row["segments"]]
+    if record is not None and record.state is LedgerState.CLOSED:
+        return [GridSegment(s.first, s.members, record.ensemble_size, record.write_quorum) for s in record.segments]
     return []
 
 

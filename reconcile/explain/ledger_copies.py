@@ -17,7 +17,7 @@ LISTED: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class SourceCopy:
     """What one bookie shows of the ledger in one of its sources."""
 
     bookie: str
@@ -32,7 +32,7 @@ class Copy:
     headers: tuple[str, ...]
 
 
-def describe_copies(copies: pa.Table) -> Iterator[Copy]:
+def describe_copies(copies: pa.Table) -> Iterator[SourceCopy]:
     """Yield what each bookie holds, source by source; COPIES of the ledger in."""
     by_source: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in copies.sort_by([(name, "ascending") for name in ("bookie", "source", "part")]).to_pylist():
@@ -41,7 +41,7 @@ def describe_copies(copies: pa.Table) -> Iterator[Copy]:
         front = parts[0]
         groups = [group for part in parts for group in part["groups"]]
         rest = [f"and {len(groups) - LISTED} more ranges"] if len(groups) > LISTED else []
-        yield Copy(
+        yield SourceCopy(
             bookie=bookie,
             source=source,
             entries=sum(part["entries"] for part in parts),

@@ -12,10 +12,14 @@ from reconcile.plan.alternatives import describe_records
 from recovery.codecs import ledger_metadata
 from recovery.errors import FormatError
 from recovery.model.ids import to_unsigned
-from recovery.model.metadata import LedgerMetadata, State
+from recovery.model.metadata import LedgerMetadata, LedgerState
 
 _UNKNOWN_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_BECAME: Final = {State.CLOSED: "closed", State.IN_RECOVERY: "recovery begun", State.OPEN: "opened again"}
+_BECAME: Final = {
+    LedgerState.CLOSED: "closed",
+    LedgerState.IN_RECOVERY: "recovery begun",
+    LedgerState.OPEN: "opened again",
+}
 """What happened when a record has another state than before."""
 
 

@@ -24,7 +24,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class VerdictFacts:
     """What a verdict follows from.
 
     Attributes:
@@ -70,7 +70,7 @@ def find_quarantine(record: LedgerMetadata | None) -> str | None:
     return next((value.decode(errors="replace") for key, value in custom if key == QUARANTINE_MARK), None)
 
 
-def judge(facts: Facts) -> tuple[str, Standing]:
+def judge(facts: VerdictFacts) -> tuple[str, Standing]:
     """Return the verdict on a ledger, and how it stands."""
     name = f"ledger {facts.ledger}"
     absent = Standing.UNDECIDED if facts.may_exist_elsewhere else Standing.OPEN
@@ -87,7 +87,7 @@ def judge(facts: Facts) -> tuple[str, Standing]:
     return f"{name}: {'; '.join(parts)}", _judge_standing(facts, absent)
 
 
-def _judge_standing(facts: Facts, absent: Standing) -> Standing:
+def _judge_standing(facts: VerdictFacts, absent: Standing) -> Standing:
     if facts.disagreements:
         # That no bookie has it is certain only where all were looked at.
         is_absence = all(category == Category.NOT_ON_BOOKIES for category in facts.disagreements)
@@ -100,7 +100,7 @@ def _judge_standing(facts: Facts, absent: Standing) -> Standing:
     return Standing.SETTLED if is_restored and facts.deletion is None else Standing.OPEN
 
 
-def _describe_store(facts: Facts) -> list[str]:
+def _describe_store(facts: VerdictFacts) -> list[str]:
     if not facts.is_in_store:
         return [] if facts.deletion is None else [f"{facts.deletion}; not restored unless you choose it"]
     if facts.record is None:
@@ -114,7 +114,7 @@ def _describe_store(facts: Facts) -> list[str]:
     return [f"in the store, {facts.record.state}"]
 
 
-def _describe_outcome(facts: Facts) -> list[str]:
+def _describe_outcome(facts: VerdictFacts) -> list[str]:
     row = facts.row
     if row is None:
         return []

@@ -18,7 +18,7 @@ from recovery.model import tables
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class FindingRun:
     """Which run a finding is of: its name, and when it looked."""
 
     name: str
@@ -26,7 +26,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Statement:
+class FindingStatement:
     """One side's statement: the same for every row, or a column.
 
     Attributes:
@@ -74,7 +74,7 @@ class Finding:
 
     category: Category
     subject: str
-    statements: Sequence[Statement]
+    statements: Sequence[FindingStatement]
     key: LedgerKey | None = None
     severity: str | None = None
     entries: Sequence[Mapping[str, int]] = ()
@@ -86,8 +86,8 @@ class Finding:
 def make_ledger_findings(
     category: Category,
     keys: pa.Table,
-    statements: Sequence[Statement],
-    run: Run,
+    statements: Sequence[FindingStatement],
+    run: FindingRun,
     *,
     subject: str,
     severity: Any = None,  # noqa: ANN401 - an Arrow column
@@ -128,12 +128,12 @@ def make_ledger_findings(
     )
 
 
-def make_rows(findings: Iterable[Finding], run: Run) -> pa.Table:
+def make_rows(findings: Iterable[Finding], run: FindingRun) -> pa.Table:
     """Return single findings as rows."""
     return pa.Table.from_pylist([_row(finding, run) for finding in findings], schema=tables.FINDINGS)
 
 
-def _row(finding: Finding, run: Run) -> dict[str, Any]:
+def _row(finding: Finding, run: FindingRun) -> dict[str, Any]:
     category, key = finding.category, finding.key
     return {
         "id": (
@@ -189,7 +189,7 @@ def verdicts(sides: pa.Table, findings: pa.Table, skipped: Any, undecided: Any) 
     return pa.array(words, pa.string())
 
 
-def _table(count: int, run: Run, given: Mapping[str, Any]) -> pa.Table:
+def _table(count: int, run: FindingRun, given: Mapping[str, Any]) -> pa.Table:
     usual: dict[str, Any] = {
         "run": run.name,
         "first_seen": run.at,
@@ -211,7 +211,7 @@ def _table(count: int, run: Run, given: Mapping[str, Any]) -> pa.Table:
     return pa.table(columns, schema=tables.FINDINGS)
 
 
-def _evidence(statements: Sequence[Statement], count: int) -> pa.Array:
+def _evidence(statements: Sequence[FindingStatement], count: int) -> pa.Array:
     """Return lists of the evidence, a list a row, interleaved without a loop over the rows."""
     kind = tables.FINDINGS.field("evidence").type
     item = kind.value_type

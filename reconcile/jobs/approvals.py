@@ -16,7 +16,7 @@ from reconcile.deletes.approvals import (
 )
 from reconcile.deletes.certificate import Validity, judge_certificate, read_certificate
 from reconcile.deletes.own_root import read_policy
-from reconcile.deletes.policy import NO_POLICY, Policy
+from reconcile.deletes.policy import NO_POLICY, DeletePolicy
 from reconcile.plan.plan_reader import open_whole
 from reconcile.write.audit_journal import Approval
 from recovery.errors import InputError
@@ -32,9 +32,9 @@ class Approvals:
     """
 
     files: tuple[Path, ...] = ()
-    local: Policy | None = None
+    local: DeletePolicy | None = None
 
-    def find_policy(self, store: MetadataStore, ledgers_root: str) -> Policy:
+    def find_policy(self, store: MetadataStore, ledgers_root: str) -> DeletePolicy:
         """Return the policy of a cluster: the store's, else this host's, else one that asks for nothing.
 
         Raises:
@@ -45,7 +45,7 @@ class Approvals:
 
     def require(
         self,
-        policy: Policy,
+        policy: DeletePolicy,
         subject: Subject,
         now: datetime,
         *,

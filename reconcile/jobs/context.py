@@ -8,17 +8,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from reconcile.estimates import Step, is_short
+from reconcile.estimates import EstimatedStep, is_short
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from backends.bookie.client import Options
+    from backends.bookie.client import BookieOptions
     from backends.registry import OpenStore
     from reconcile.stores import Access
 
 
-class Progress(Protocol):
+class StageProgress(Protocol):
     """Takes (done, of all) of a stage; a total of 0 is not known yet."""
 
     def __call__(self, done: int, total: int, stage: str = "") -> None: ...
@@ -27,7 +27,7 @@ class Progress(Protocol):
 class Reporter(Protocol):
     """Shows how far a job is."""
 
-    def progress(self, title: str, unit: str) -> AbstractContextManager[Progress]:
+    def progress(self, title: str, unit: str) -> AbstractContextManager[StageProgress]:
         """Give a function to call with (done, of all) while something is done.
 
         Args:
@@ -35,7 +35,7 @@ class Reporter(Protocol):
             unit: what is counted.
         """
 
-    def expect(self, step: Step, things: int) -> None:
+    def expect(self, step: EstimatedStep, things: int) -> None:
         """Show about how long a step will take.
 
         Args:
@@ -48,12 +48,12 @@ class SilentReporter:
     """Shows nothing."""
 
     @contextmanager
-    def progress(self, title: str, unit: str) -> Iterator[Progress]:
+    def progress(self, title: str, unit: str) -> Iterator[StageProgress]:
         """Give a function that drops what it is given."""
         del title, unit
         yield lambda done, total, stage="": None  # noqa: ARG005 - the protocol's names
 
-    def expect(self, step: Step, things: int) -> None:
+    def expect(self, step: EstimatedStep, things: int) -> None:
         """Show nothing."""
 
 
@@ -73,7 +73,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class WireOptions:
     """How running bookies are asked.
 
     Attributes:
@@ -81,7 +81,7 @@ class Wire:
         aliases: other names of bookies.
     """
 
-    options: "Options"
+    options: "BookieOptions"
     aliases: Mapping[str, str]
 
 
@@ -132,7 +132,7 @@ def start_spark(master: str | None, python: Path | None, context: Context) -> "I
 
 @contextmanager
 def choose_spark(
-    step: Step, things: int, master: str | None, python: Path | None, context: Context
+    step: EstimatedStep, things: int, master: str | None, python: Path | None, context: Context
 ) -> "Iterator[SparkSession | None]":
     """Give what carries a step over bucket ranges: a session, or None for this process.
 
@@ -163,7 +163,7 @@ def add_remedy(remedy: str) -> Iterator[None]:
         raise
 
 
-def throttle(progress: Progress, *, every_s: float = 0.2) -> Progress:
+def throttle(progress: StageProgress, *, every_s: float = 0.2) -> StageProgress:
     """Return a function that passes calls on at most once in so many seconds, and both ends of a stage always."""
     last = float("-inf")
     current: str | None = None

@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from reconcile.plan.bookie_starts import KnownBookie, Source, hash_cookie
+from reconcile.plan.bookie_starts import BookieSource, KnownBookie, hash_cookie
 from reconcile.rules.holds import find_without_index
 from recovery.codecs import cookie
 from recovery.codecs.blocking_cookie import is_blocking
-from recovery.collect.disk.folders import Role
+from recovery.collect.disk.folders import FolderRole
 from recovery.dataset import Dataset, read_inventories
 from recovery.errors import FormatError
 from recovery.model.ids import is_bookie_id
@@ -79,10 +79,10 @@ def _describe(row: Mapping[str, Any], known: KnownBookie, hiding: int, *, is_ind
             roles.setdefault(folder["path"], set()).add(folder["role"])
     return replace(
         known,
-        source=Source.WIRE if row["mode"] == "wire" else Source.DISKS,
+        source=BookieSource.WIRE if row["mode"] == "wire" else BookieSource.DISKS,
         complete=row["complete"],
         missing=tuple(sorted(roles)),
-        is_only_journals=bool(roles) and all(played == {Role.JOURNAL} for played in roles.values()),
+        is_only_journals=bool(roles) and all(played == {FolderRole.JOURNAL} for played in roles.values()),
         is_index_gone=is_index_gone,
         hiding=hiding,
         expands_storage=row["expands_storage"],

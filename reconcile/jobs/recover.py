@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from reconcile.check.listing import list_known_ledgers
-from reconcile.clusters import Source, demand_one, list_named, of_bookies
+from reconcile.clusters import InstanceSource, list_named, of_bookies, require_one
 from reconcile.compare.knowledge import StatedQuorums
 from reconcile.deletes.approvals import name_loss
 from reconcile.deletes.own_root import read_policy
 from reconcile.deletes.policy import NO_POLICY
-from reconcile.estimates import Step, is_short
+from reconcile.estimates import EstimatedStep, is_short
 from reconcile.jobs.approvals import NO_APPROVALS, Approvals
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.disks import collect_all, see
@@ -29,7 +29,7 @@ from reconcile.references import References
 from reconcile.report.pages import plan_page, write_page
 from reconcile.report.plan_verdict import describe_plan
 from reconcile.snapshots import find_snapshots
-from reconcile.stores import catalog_path, demand_store_uri, of_catalog
+from reconcile.stores import catalog_path, of_catalog, require_store_uri
 from recovery.capture.subtrees import NO_SUBTREES, SubtreeChoice
 from recovery.codecs.store import Layout
 from recovery.dataset import COLLECTED, SNAPSHOTS, Dataset, open_dataset, prepare
@@ -37,7 +37,7 @@ from recovery.errors import InputError
 from recovery.infer.lost_disks import LostDisk
 from recovery.infer.search import Tail
 from recovery.place import DatasetPlace
-from recovery.spark import HERE, demand_spark
+from recovery.spark import HERE, require_spark
 
 if TYPE_CHECKING:
     from reconcile.jobs.make_plan.upper_layers.producers import ReadHeads
@@ -145,18 +145,18 @@ def _recover(request: RecoverRequest, context: Context) -> Recovered:
     # What can fail soon is tried first.
     with context.reporter.progress("looking at what was given", "inventories"):
         for uri in (*([] if request.uri is None else [request.uri]), *request.snapshots):
-            demand_store_uri(uri)
+            require_store_uri(uri)
         wants_spark = bool(request.disks) or request.master is not None
         if wants_spark:
-            demand_spark(request.master or HERE, request.python)
+            require_spark(request.master or HERE, request.python)
         stated = StatedQuorums.read_for(request.quorums, has_references=bool(request.references))
         inventories = open_inventories(list_folders(request.inventories))
-        if not wants_spark and not is_short(Step.RECOVER, _count_rows(inventories, ())):
-            demand_spark(HERE, request.python)
+        if not wants_spark and not is_short(EstimatedStep.RECOVER, _count_rows(inventories, ())):
+            require_spark(HERE, request.python)
         see(request.disks)
     listed = read_references(request.references, context)
     known = [*([] if listed is None else [listed]), *read_deleted(request.tombstones, context)]
-    demand_one([*_name_clusters(inventories), *(source for references in known for source in references.stores)])
+    require_one([*_name_clusters(inventories), *(source for references in known for source in references.stores)])
     prepare(out, "plan", secret=True)
     folders = take_tables(request.inventories, out / COLLECTED / _TABLES, context.now())
     inventories = open_inventories(folders)
@@ -181,8 +181,10 @@ def _recover(request: RecoverRequest, context: Context) -> Recovered:
         target = _capture_target(request, inventories, context, known)
         _require_approved_loss(request, inventories, target, snapshots, context)
         rows = _count_rows(inventories, [*([] if target.live is None else [target.live]), *snapshots])
-        context.reporter.expect(Step.RECOVER, rows)
-        spark = spark or stack.enter_context(choose_spark(Step.RECOVER, rows, request.master, request.python, context))
+        context.reporter.expect(EstimatedStep.RECOVER, rows)
+        spark = spark or stack.enter_context(
+            choose_spark(EstimatedStep.RECOVER, rows, request.master, request.python, context)
+        )
         made_of = PlanRequest(
             inventories=inventories,
             live=target.live,
@@ -302,7 +304,7 @@ def _open_snapshot(
     return catalog
 
 
-def _name_clusters(inventories: Sequence[Dataset]) -> list[Source]:
+def _name_clusters(inventories: Sequence[Dataset]) -> list[InstanceSource]:
     tables = [inventory.read("bookies", columns=["bookie", "instance_id"]) for inventory in inventories]
     return [source for table in tables for source in of_bookies(table)]
 

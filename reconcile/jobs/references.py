@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile import clusters
-from reconcile.findings.table import Run, make_rows
+from reconcile.findings.table import FindingRun, make_rows
 from reconcile.jobs.context import Context, connect
 from reconcile.references import References, of_store, read
 from reconcile.rules import reference_checks
@@ -70,7 +70,7 @@ def find_disagreements(
     sources: ReferenceSources,
     catalog: Dataset,
     inventories: Sequence[Dataset],
-    run: Run,
+    run: FindingRun,
     context: Context,
     *,
     seen: bool,
@@ -92,7 +92,7 @@ def find_disagreements(
     listed = read_references(sources.names, context)
     if listed is None:
         return
-    clusters.demand_one(
+    clusters.require_one(
         [clusters.of_catalog(sources.uri, catalog.read("sources"), catalog.read("nodes")), *listed.stores]
     )
     yield make_rows(reference_checks.unreadable(listed.unreadable, listed.gaps), run)
@@ -119,7 +119,7 @@ def find_disagreements(
         yield second.filter(pc.is_in(second["id"], value_set=first["id"].combine_chunks()))
 
 
-def _find(references: pa.Table, copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool) -> pa.Table:
+def _find(references: pa.Table, copies: pa.Table, stored: pa.Table, run: FindingRun, *, seen: bool) -> pa.Table:
     shown = copies.group_by(list(tables.KEY_COLUMNS)).aggregate([("explicit_lac", "max")])
     columns = {
         **{name: shown[name] for name in tables.KEY_COLUMNS},

@@ -10,12 +10,12 @@ from backends.protocols import MetadataStore
 from backends.registry import OpenStore
 from reconcile.check import verify as engine
 from reconcile.check.guard_locks import GuardsSeen, look_at_guards
-from reconcile.check.verify_results import Cluster, Verified
-from reconcile.jobs.context import Context, Wire, throttle
+from reconcile.check.verify_results import ReadableCluster, VerifyResult
+from reconcile.jobs.context import Context, WireOptions, throttle
 from reconcile.jobs.starts import BookieStarts, decide_starts_now
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import open_whole
-from reconcile.rules.segments.member_names import demand_other_names
+from reconcile.rules.segments.member_names import require_other_names
 from reconcile.stores import open_store
 from recovery.bookies.addresses import read_members
 from recovery.dataset import Dataset
@@ -40,7 +40,7 @@ class VerifyRequest:
 
     plan: DatasetPlace
     uri: str
-    source: Mapping[str, Sequence[Path]] | Wire
+    source: Mapping[str, Sequence[Path]] | WireOptions
     sample: int | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
 
@@ -59,7 +59,7 @@ class ReadBack:
         starts: which bookies of the plan may start now; none: that was not asked.
     """
 
-    verified: Verified
+    verified: VerifyResult
     bookies: tuple[str, ...]
     unresolved: Mapping[str, str]
     has_wire: bool
@@ -108,7 +108,10 @@ def verify(request: VerifyRequest, context: Context) -> ReadBack:
 
 @contextmanager
 def open_bookies(
-    source: Mapping[str, Sequence[Path]] | Wire, registry: OpenStore, context: Context, aliases: Mapping[str, str]
+    source: Mapping[str, Sequence[Path]] | WireOptions,
+    registry: OpenStore,
+    context: Context,
+    aliases: Mapping[str, str],
 ) -> "Iterator[RunningCluster | Mapping[str, BookieDisks]]":
     """Give bookies to read entries from.
 
@@ -118,14 +121,14 @@ def open_bookies(
         context: of the job.
         aliases: other names of bookies in records → ids.
     """
-    if isinstance(source, Wire):
+    if isinstance(source, WireOptions):
         from recovery.bookies.wire_reader import RunningCluster  # noqa: PLC0415 - loaded where bookies are asked
 
         members = read_members(registry.store, registry.root, registry.layout_hint, aliases)
         with RunningCluster(members, source.options) as cluster:
             yield cluster
         return
-    demand_other_names(aliases, source)
+    require_other_names(aliases, source)
     with open_disks_of(source, context) as disks:
         yield NamedDisks(disks, aliases)
 
@@ -161,7 +164,7 @@ def read_back(
     context: Context,
 ) -> ReadBack:
     """Read ledgers of a plan back from open bookies."""
-    cluster: Cluster = bookies
+    cluster: ReadableCluster = bookies
     with context.reporter.progress("reading back", "ledgers") as progress:
         verified = engine.verify(plan, store, root, cluster, sample=sample, progress=throttle(progress))
     now_ms = int(context.now().timestamp() * 1000)

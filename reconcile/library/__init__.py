@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from reconcile.jobs.archive.run import Archived
     from reconcile.jobs.archive.verify import VerifiedArchive
     from reconcile.jobs.collect.bookie import CollectedBookie
-    from reconcile.jobs.context import Context, Wire
+    from reconcile.jobs.context import Context, WireOptions
     from reconcile.jobs.deletes.verify import VerifiedDeletes
     from reconcile.jobs.impact.question import ImpactAnswer
     from reconcile.jobs.recover import Recovered
@@ -452,7 +452,7 @@ def check_impact(
         DatasetError: a catalog or an inventory is damaged, or a folder cannot be written.
         InputError: a bookie or a domain is named that does not exist.
     """
-    from reconcile.check.impact.names import Target
+    from reconcile.check.impact.names import ImpactTarget
     from reconcile.jobs.collect.tables import with_tables
     from reconcile.jobs.impact.check import check_impact as run
     from reconcile.jobs.impact.question import ImpactRequest, Taken
@@ -467,7 +467,7 @@ def check_impact(
             uri=metadata,
             cache=find_cache_folder() if cache is None else Path(cache),
             max_age=max_age,
-            taken=Taken(tuple(map(tuple, bookies)), tuple(domains), tuple(hosts), Target(target)),
+            taken=Taken(tuple(map(tuple, bookies)), tuple(domains), tuple(hosts), ImpactTarget(target)),
             topology=topology,
             ledgers=_parse_ledgers(ledgers) or None,
             references=read_references(references, context),
@@ -526,9 +526,9 @@ def verify_deletes(
         DatasetError: an inventory is damaged.
     """
     from reconcile.deletes.verification.verdicts import Rules
-    from reconcile.jobs.deletes.clusters import Target
+    from reconcile.jobs.deletes.clusters import DeleteTarget
     from reconcile.jobs.deletes.looks import Looks
-    from reconcile.jobs.deletes.verify import VerifyRequest
+    from reconcile.jobs.deletes.verify import VerifyDeletesRequest
     from reconcile.jobs.deletes.verify import verify_deletes as run
     from recovery.errors import InputError
     from recovery.place import to_place
@@ -537,8 +537,8 @@ def verify_deletes(
     if not looks.are_asked:
         raise InputError("what bookies hold", "is not known", "give inventories or wire=True")
     rules = Rules(_to_ms(min_age), _to_ms(freshness), confirmed=confirm, absent=absent)
-    request = VerifyRequest(
-        target=Target(metadata, None if journal is None else Path(journal)),
+    request = VerifyDeletesRequest(
+        target=DeleteTarget(metadata, None if journal is None else Path(journal)),
         ledgers=_parse_ledgers(ledgers),
         looks=looks,
         references=tuple(references),
@@ -610,11 +610,11 @@ def archive(
         UnavailableError: the store does not answer.
     """
     from reconcile.jobs.archive import run as job
-    from reconcile.jobs.deletes.clusters import Target
+    from reconcile.jobs.deletes.clusters import DeleteTarget
     from recovery.place import to_place
 
     request = job.RunRequest(
-        target=Target(metadata, None if journal is None else Path(journal)),
+        target=DeleteTarget(metadata, None if journal is None else Path(journal)),
         place=to_place(str(place)),
         source=_ask(aliases) if disks is None else {name: _paths(folders) for name, folders in disks.items()},
         master=master,
@@ -656,7 +656,7 @@ def verify_archive(
     if ledgers and sample is not None:
         raise InputError("what is read", "is named twice", "give ledgers or sample")
     seed = 0 if sample is None else secrets.randbits(62)
-    request = job.VerifyRequest(
+    request = job.VerifyArchiveRequest(
         place=to_place(str(place)), ledgers=_parse_ledgers(ledgers), sample=sample, seed=seed, master=master
     )
     return job.verify_archive(request, _make_context())
@@ -734,11 +734,11 @@ def _parse_ledgers(names: Sequence["LedgerId | int | str"]) -> "tuple[LedgerId, 
         ) from error
 
 
-def _ask(aliases: Mapping[str, str] | None) -> "Wire":
-    from backends.bookie.client import Options
-    from reconcile.jobs.context import Wire
+def _ask(aliases: Mapping[str, str] | None) -> "WireOptions":
+    from backends.bookie.client import BookieOptions
+    from reconcile.jobs.context import WireOptions
 
-    return Wire(Options(), dict(aliases or {}))
+    return WireOptions(BookieOptions(), dict(aliases or {}))
 
 
 def _to_ms(time: timedelta) -> int:

@@ -68,7 +68,7 @@ class Guard(StrEnum):
     """The writer replaces a guarded record, then removes the lock that this program made."""
 
 
-class Phase(IntEnum):
+class PlanPhase(IntEnum):
     """What is written one after the other, in this order; `phase_of` tells two that share the numbers of `seq`."""
 
     GENERATORS = 1
@@ -80,22 +80,22 @@ class Phase(IntEnum):
 
 
 PHASES: Final = {
-    "generator": Phase.GENERATORS,
-    "ledger": Phase.LEDGERS,
-    REUSE_LOCK: Phase.LEDGERS,
-    "subtree": Phase.LEDGERS,
-    "node": Phase.LAYOUT,
-    "layout": Phase.LAYOUT,
-    "instance_id": Phase.INSTANCE_ID,
-    "cookie": Phase.COOKIES,
+    "generator": PlanPhase.GENERATORS,
+    "ledger": PlanPhase.LEDGERS,
+    REUSE_LOCK: PlanPhase.LEDGERS,
+    "subtree": PlanPhase.LEDGERS,
+    "node": PlanPhase.LAYOUT,
+    "layout": PlanPhase.LAYOUT,
+    "instance_id": PlanPhase.INSTANCE_ID,
+    "cookie": PlanPhase.COOKIES,
 }
 """Phase that the `seq` of each kind begins with; nodes of upper layers come behind all ledgers by their buckets."""
 
 
-def phase_of(seq: int) -> Phase:
+def phase_of(seq: int) -> PlanPhase:
     """Return the phase that a sequence number belongs to."""
-    is_node = seq >> 48 == Phase.LEDGERS and seq >> 32 & 0xFFFF >= BUCKETS
-    return Phase.SUBTREES if is_node else Phase(seq >> 48)
+    is_node = seq >> 48 == PlanPhase.LEDGERS and seq >> 32 & 0xFFFF >= BUCKETS
+    return PlanPhase.SUBTREES if is_node else PlanPhase(seq >> 48)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def _ledger_seq(bucket: pa.ChunkedArray) -> pa.Array:
     values = bucket.to_numpy().astype(np.int64)
     starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
     inside = np.arange(len(values)) - np.repeat(starts, np.diff(np.r_[starts, len(values)]))
-    return pa.array((int(Phase.LEDGERS) << 48) | (values << 32) | inside)
+    return pa.array((int(PlanPhase.LEDGERS) << 48) | (values << 32) | inside)
 
 
 def _encode_restored(rows: pa.Table, passwords: Passwords) -> pa.Array:
@@ -391,7 +391,7 @@ def number_actions(actions: Sequence[pa.Table]) -> pa.Table:
 class SystemWrite:
     """One write that is of no ledger; a replacement names the version and the bytes that it replaces."""
 
-    phase: Phase
+    phase: PlanPhase
     op: str
     kind: str
     key: str

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.compare.outcomes import guard_beyond_locks
-from reconcile.compare.three_way import Range
+from reconcile.compare.three_way import ComparedRange
 from reconcile.errors import PlanError
 from reconcile.plan.actions import Guard, Passwords, make_leave_actions, make_ledger_actions, number_actions
 from reconcile.plan.plan_hash import with_ids
@@ -50,7 +50,7 @@ GUARDS: Final = {
 
 
 def offer_alternatives(
-    part: Range,
+    part: ComparedRange,
     layout: Layout,
     passwords: Passwords,
     actions: pa.Table,
@@ -120,7 +120,7 @@ def offer_alternatives(
     return (number_actions(tables_of_actions) if count else tables_of_actions[0]), count
 
 
-def _find_deleted_by_owner(part: Range) -> npt.NDArray[np.int64]:
+def _find_deleted_by_owner(part: ComparedRange) -> npt.NDArray[np.int64]:
     """Return the rows of the join that an upper layer deleted, or bkmeta, and that the store lacks."""
     shown = part.compared.shown
     reasons = pc.is_in(part.rows["reason"], pa.array(_STATED_DELETIONS)).to_numpy()

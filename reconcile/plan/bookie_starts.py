@@ -40,7 +40,7 @@ class StoredCookie(StrEnum):
     OTHER = "other"
 
 
-class Source(StrEnum):
+class BookieSource(StrEnum):
     """What a bookie is known from; values are stored."""
 
     DISKS = "disks"
@@ -70,7 +70,7 @@ class KnownBookie:
     """
 
     bookie: str
-    source: Source = Source.NAME
+    source: BookieSource = BookieSource.NAME
     complete: bool = False
     lost: bool = False
     missing: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class KnownBookie:
         made = cls(**values)
         return replace(
             made,
-            source=Source(made.source),
+            source=BookieSource(made.source),
             missing=tuple(made.missing),
             stored=StoredCookie(made.stored),
             planned=StoredCookie(made.planned),
@@ -178,9 +178,9 @@ def decide_start(known: KnownBookie, stored: StoredCookie, unfinished: str = "")
 
 def _list_gaps(known: KnownBookie) -> list[str]:
     """Say what of a bookie was not seen and is not given up."""
-    if known.source is Source.NAME:
+    if known.source is BookieSource.NAME:
         return ["its disks are stated to be lost" if known.lost else "it was not collected"]
-    if known.source is Source.WIRE:
+    if known.source is BookieSource.WIRE:
         return ["its disks were not read, it was asked over the wire only"]
     gaps = []
     if known.missing:
@@ -211,13 +211,13 @@ def _list_undoing(known: KnownBookie, stored: StoredCookie) -> list[str]:
     """Return what lets a bookie start that must not; nothing: it refuses."""
     undoing = []
     if stored is StoredCookie.NONE:
-        if known.source is not Source.DISKS:
+        if known.source is not BookieSource.DISKS:
             return ["the store has no cookie of it, so it starts if a folder is missing or empty"]
         if known.missing:
             return ["the store has no cookie of it, so it starts empty"]
         return []
     if stored is StoredCookie.OWN:
-        if known.source is not Source.DISKS:
+        if known.source is not BookieSource.DISKS:
             return ["it starts if its folders are all there"]
         if not known.missing:
             return ["nothing in the store keeps it from starting"]

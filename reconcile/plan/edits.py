@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 from reconcile import clusters
 from reconcile.errors import Advice, PlanError, Remedy
 from reconcile.plan import alternatives
-from reconcile.plan.actions import KEEP, LEAVE, REUSE_LOCK, Guard, Phase
+from reconcile.plan.actions import KEEP, LEAVE, REUSE_LOCK, Guard, PlanPhase
 from reconcile.plan.entry_shares import count_entries
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest, write_plan_manifest
-from reconcile.plan.plan_glance import demand_hashes, demand_rows
+from reconcile.plan.plan_glance import require_hashes, require_rows
 from reconcile.plan.plan_hash import bucket_hashes, with_ids
 from reconcile.plan.plan_reader import (
     STORE,
@@ -40,7 +40,7 @@ from recovery.codecs import ledger_metadata, store
 from recovery.dataset import Dataset, prepare
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import NO_ENTRY, State
+from recovery.model.metadata import NO_ENTRY, LedgerState
 from recovery.place import DatasetPlace, copy_tree, to_place
 
 
@@ -106,15 +106,15 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
     manifest_before = read_plan_manifest(dataset)
     if manifest_before.binding.waves:
         raise PlanError(dataset.path, "was cut into waves", "edit the plan that it was cut from, then cut it again")
-    hashes = demand_hashes(dataset)
+    hashes = require_hashes(dataset)
     prepare(out, "plan", secret=True)
     run = _Editor(dataset, edits)
     rewriting = Rewriting(dataset, out, hashes)
     rows = dataset.read("actions", buckets=SYSTEM)
-    demand_rows(dataset.path, bucket_hashes(with_ids(rows)), hashes.actions, SYSTEM)
+    require_rows(dataset.path, bucket_hashes(with_ids(rows)), hashes.actions, SYSTEM)
     system = run.system(rows)
     rewriting.hashes.actions.update(bucket_hashes(system))
-    early = pa.array(system["seq"].to_numpy() >> 48 < Phase.LEDGERS)
+    early = pa.array(system["seq"].to_numpy() >> 48 < PlanPhase.LEDGERS)
     rewriting.write("actions", "system-first", system.filter(early))
     rewriting.edit_actions(
         run.touches,
@@ -123,12 +123,12 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
     rewriting.edit_ledgers(run.names, lambda rows, _: run.outcomes(rows))
     for buckets in run.nodes.list_ranges(list_subtree_ranges(dataset)):
         rows = dataset.read("actions", buckets=buckets)
-        demand_rows(dataset.path, bucket_hashes(with_ids(rows)), hashes.actions, buckets)
+        require_rows(dataset.path, bucket_hashes(with_ids(rows)), hashes.actions, buckets)
         rows = with_ids(run.nodes.edit(rows, buckets))
         rewriting.hashes.actions.update(bucket_hashes(rows))
         rewriting.write("actions", name_subtree_part(buckets), rows)
     rewriting.write("actions", "system-last", system.filter(pc.invert(early)))
-    run.demand_all_found()
+    run.require_all_found()
     for name in ("findings", "sides"):
         rewriting.take_over(name)
     candidates = rewriting.drop_candidates({*edits.adopt, *edits.named})
@@ -168,18 +168,18 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
     return write_plan_manifest(out, manifest, rewriting.parts, rewriting.hashes)
 
 
-def _demand_same_cluster(dataset: Dataset, acl_of: Dataset) -> None:
+def _require_same_cluster(dataset: Dataset, acl_of: Dataset) -> None:
     """Refuse the ACLs of another cluster than the plan's.
 
     Raises:
         InputError: the catalog is of another.
     """
     bound = [
-        clusters.Source(f"the plan {dataset.path}", instance_id)
+        clusters.InstanceSource(f"the plan {dataset.path}", instance_id)
         for instance_id in read_plan_manifest(dataset).binding.instance_ids
     ]
     nodes = acl_of.read("nodes", columns=["path", "kind", "raw"])
-    clusters.demand_one([*bound, clusters.of_catalog(acl_of.path, acl_of.read("sources"), nodes)])
+    clusters.require_one([*bound, clusters.of_catalog(acl_of.path, acl_of.read("sources"), nodes)])
 
 
 class _Editor:
@@ -194,7 +194,7 @@ class _Editor:
         self._named = {*edits.drop, *edits.accept_loss, *edits.choose}
         self._found: set[LedgerId] = set()
         if edits.acl_of is not None:
-            _demand_same_cluster(dataset, edits.acl_of)
+            _require_same_cluster(dataset, edits.acl_of)
         self._common = _find_common_acls(edits.acl_of) if edits.acl_of is not None else {}
         self._outcome: dict[LedgerId, str] = {}
         self._deleted: set[LedgerId] = set()
@@ -219,7 +219,7 @@ class _Editor:
         """Whether an edit names a ledger of a bucket range."""
         return any(ledger.bucket in buckets for ledger in self._named)
 
-    def demand_all_found(self) -> None:
+    def require_all_found(self) -> None:
         """Refuse edits of ledgers that the plan says nothing of."""
         for ledger in sorted(self._named - self._found, key=str):
             raise PlanError(self._path, f"has nothing of ledger {ledger} to edit", "see it: bkmeta explain LEDGER")
@@ -297,7 +297,7 @@ class _Editor:
             return False
         record = ledger_metadata.decode(action["value"])
         end = NO_ENTRY if record.last_entry is None else record.last_entry
-        return record.state is State.CLOSED and self._highest.get(ledger, NO_ENTRY) > end
+        return record.state is LedgerState.CLOSED and self._highest.get(ledger, NO_ENTRY) > end
 
     def _edit_action(
         self, ledger: LedgerId, row: dict[str, Any], readings: Mapping[str, tuple[str, int]]
@@ -420,7 +420,7 @@ class _Editor:
                     {
                         **{name: row[name] for name in ("bucket", "scope", "ledger")},
                         "id": b"",
-                        "seq": int(Phase.LEDGERS) << 48 | row["bucket"] << 32 | number,
+                        "seq": int(PlanPhase.LEDGERS) << 48 | row["bucket"] << 32 | number,
                         "wave": 0,
                         "op": "remove",
                         "kind": "ledger",

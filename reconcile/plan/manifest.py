@@ -12,7 +12,7 @@ from reconcile.plan.bookie_starts import BookieStart, KnownBookie, decide_start
 from reconcile.plan.plan_hash import Hashes
 from recovery.dataset import MANIFEST, Dataset, write_manifest
 from recovery.errors import DatasetError
-from recovery.infer.prior import PriorShape, Source
+from recovery.infer.prior import PriorShape, ShapeSource
 from recovery.manifest import Part
 from recovery.model.coverage import Coverage
 from recovery.model.ids import LedgerId
@@ -394,7 +394,7 @@ class PlanManifest:
             settings=dict(values.get("settings", {})),
             mass_deletion=bool(values.get("mass_deletion")),
             mass_let_go=bool(values.get("mass_let_go")),
-            prior=tuple(PriorShape(**row | {"source": Source(row["source"])}) for row in values.get("prior", ())),
+            prior=tuple(PriorShape(**row | {"source": ShapeSource(row["source"])}) for row in values.get("prior", ())),
             histories=tuple(HistorySource(**row) for row in values.get("histories", ())),
             bookies=tuple(KnownBookie.from_json(row) for row in values.get("bookies", ())),
             hash=values.get("hash", ""),

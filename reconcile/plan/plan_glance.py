@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from reconcile.errors import PlanError
 from reconcile.plan.actions import LEAVE, SUBTREE
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, ledger_hashes, plan_hash, read_hashes, with_ids
-from reconcile.plan.plan_reader import Hold, Line, Overview, Tally, demand_version, demand_whole, overview
+from reconcile.plan.plan_reader import ActionLine, ActionTally, Hold, Overview, overview, require_version, require_whole
 from reconcile.topics import topics
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId
@@ -46,12 +46,12 @@ def survey_plan(dataset: Dataset, *, shown: int, every_row: bool = False) -> Ove
     return overview(dataset, shown=shown) if stored is None else _glance(dataset, stored, shown)
 
 
-def demand_hashes(dataset: Dataset) -> Hashes:
+def require_hashes(dataset: Dataset) -> Hashes:
     """Return the hashes of a plan's buckets, after seeing that the plan's own hash was made of them.
 
     Args:
         dataset: of kind plan, whose files were compared with its manifest. Of a large one who reads a bucket's rows has
-            to hash them (`demand_rows`).
+            to hash them (`require_rows`).
 
     Raises:
         DatasetError: a file is gone or damaged.
@@ -59,13 +59,13 @@ def demand_hashes(dataset: Dataset) -> Hashes:
     """
     stored = _read_large(dataset)
     if stored is None:
-        return demand_whole(dataset).hashes
+        return require_whole(dataset).hashes
     for problem in _compare_hash(dataset, plan_hash(dataset.manifest, stored)):
         raise PlanError(dataset.path, problem, "make the plan again: it is not the one that was reviewed")
     return stored
 
 
-def demand_rows(path: str, found: Mapping[int, str], stored: Mapping[int, str], buckets: Iterable[int]) -> None:
+def require_rows(path: str, found: Mapping[int, str], stored: Mapping[int, str], buckets: Iterable[int]) -> None:
     """See that the rows of some buckets are those that a plan's hash was made of.
 
     Args:
@@ -89,15 +89,15 @@ def _read_large(dataset: Dataset) -> Hashes | None:
 
 
 def _compare_hash(dataset: Dataset, hash_now: str) -> Iterator[str]:
-    manifest = demand_version(dataset)
+    manifest = require_version(dataset)
     if hash_now != manifest.hash:
         yield f"the buckets give the hash {hash_now}, the manifest says {manifest.hash}"
 
 
 def _glance(dataset: Dataset, stored: Hashes, shown: int) -> Overview:
-    manifest = demand_version(dataset)
+    manifest = require_version(dataset)
     hash_now = plan_hash(dataset.manifest, stored)
-    tally, first, held = Tally(dataset.path), _Smallest(shown, 5), _Smallest(shown, 3)
+    tally, first, held = ActionTally(dataset.path), _Smallest(shown, 5), _Smallest(shown, 3)
     for rows in dataset.batches("actions", _COUNTED):
         tally.count(rows)
         written = rows.filter(pc.not_equal(rows["op"], LEAVE))
@@ -110,7 +110,7 @@ def _glance(dataset: Dataset, stored: Hashes, shown: int) -> Overview:
     problems = [*_compare_hash(dataset, hash_now), *tally.compare(manifest)]
     actions = _read_rows(dataset, "actions", first.rows, stored.actions, _hash_actions, problems)
     ledgers = _read_rows(dataset, "reconstruction", held.rows, stored.settled, ledger_hashes, problems)
-    lines = {row["seq"]: Line(**{name: row[name] for name in Line.__slots__}) for row in actions}
+    lines = {row["seq"]: ActionLine(**{name: row[name] for name in ActionLine.__slots__}) for row in actions}
     holds = {LedgerId(row["scope"], row["ledger"]): row for row in ledgers}
     wanted = [LedgerId(int(row[0]), int(row[1])) for row in held.rows]
     named = topics(dataset, wanted)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.errors import PlanError
-from reconcile.plan.actions import KEEP, LEAVE, PHASES, REUSE_LOCK, SUBTREE, Phase, find_places
+from reconcile.plan.actions import KEEP, LEAVE, PHASES, REUSE_LOCK, SUBTREE, PlanPhase, find_places
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest
 from reconcile.plan.plan_hash import (
     BUCKETS_END,
@@ -42,7 +42,7 @@ _HOLD: Final = ["scope", "ledger", "outcome", "reason", "holders"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ActionLine:
     """One action for people: what, where, and on which condition; never the bytes, which may hold a password."""
 
     seq: int
@@ -87,9 +87,9 @@ class Overview:
     hash: str
     hashes: Hashes
     altered: int
-    phases: Mapping[Phase, Mapping[str, int]]
+    phases: Mapping[PlanPhase, Mapping[str, int]]
     waves: Mapping[int, int]
-    first: tuple[Line, ...]
+    first: tuple[ActionLine, ...]
     holds: tuple[Hold, ...]
     problems: tuple[str, ...]
     is_whole: bool = True
@@ -122,7 +122,7 @@ def open_whole(path: str | DatasetPlace) -> tuple[Dataset, Overview]:
         PlanError: it contradicts itself, or was made by another version.
     """
     dataset = open_dataset(path, "plan")
-    return dataset, demand_whole(dataset)
+    return dataset, require_whole(dataset)
 
 
 def open_captured_store(dataset: Dataset) -> Dataset | None:
@@ -142,7 +142,7 @@ def open_captured_store(dataset: Dataset) -> Dataset | None:
     return catalog
 
 
-def demand_whole(dataset: Dataset) -> Overview:
+def require_whole(dataset: Dataset) -> Overview:
     """Return what a plan says, after seeing that its files are what its hash was made of.
 
     Raises:
@@ -166,7 +166,7 @@ def overview(dataset: Dataset, *, shown: int) -> Overview:
         DatasetError: a file is gone or damaged.
         PlanError: an action of a phase that is not known, or the plan was made by another version.
     """
-    manifest = demand_version(dataset)
+    manifest = require_version(dataset)
     hashes = Hashes()
     actions, ledgers = _Actions(dataset.path, manifest.binding.layout, shown), _Ledgers(shown)
     _read(dataset, "actions", actions, hashes.actions, bucket_hashes)
@@ -185,7 +185,7 @@ def overview(dataset: Dataset, *, shown: int) -> Overview:
     )
 
 
-def demand_version(dataset: Dataset) -> PlanManifest:
+def require_version(dataset: Dataset) -> PlanManifest:
     """Return the manifest of a plan whose hash covers what this program's covers.
 
     Raises:
@@ -221,7 +221,7 @@ def _read(
     reading.misplaced += stream.misplaced
 
 
-class Tally:
+class ActionTally:
     """How many actions a plan has, batch by batch.
 
     Attributes:
@@ -231,7 +231,7 @@ class Tally:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.phases: dict[Phase, Counter[str]] = {}
+        self.phases: dict[PlanPhase, Counter[str]] = {}
         self.waves: Counter[int] = Counter()
 
     def count(self, actions: pa.Table) -> None:
@@ -242,20 +242,20 @@ class Tally:
         """
         numbered = pa.table({"phase": number_phases(actions), "op": actions["op"]})
         for row in numbered.group_by(["phase", "op"]).aggregate([([], "count_all")]).to_pylist():
-            if row["phase"] not in set(Phase):
+            if row["phase"] not in set(PlanPhase):
                 problem = f"has actions of a phase {row['phase']}"
                 raise PlanError(self._path, problem, "use the version that wrote it")
-            self.phases.setdefault(Phase(row["phase"]), Counter())[row["op"]] += row["count_all"]
+            self.phases.setdefault(PlanPhase(row["phase"]), Counter())[row["op"]] += row["count_all"]
         written = actions["wave"].filter(pc.not_equal(actions["op"], LEAVE))
         self.waves.update({row["values"]: row["counts"] for row in pc.value_counts(written).to_pylist()})
 
-    def list_phases(self) -> dict[Phase, Counter[str]]:
+    def list_phases(self) -> dict[PlanPhase, Counter[str]]:
         """Return the phases in their order."""
-        return {phase: self.phases[phase] for phase in Phase if phase in self.phases}
+        return {phase: self.phases[phase] for phase in PlanPhase if phase in self.phases}
 
     def compare(self, manifest: PlanManifest) -> Iterator[str]:
         """Yield where a manifest has other numbers."""
-        ledgers: Mapping[str, int] = self.phases.get(Phase.LEDGERS, {})
+        ledgers: Mapping[str, int] = self.phases.get(PlanPhase.LEDGERS, {})
         counts = manifest.counts
         for name, have, stated in (
             ("actions", sum(sum(ops.values()) for ops in self.phases.values()), counts.actions),
@@ -271,7 +271,7 @@ class Tally:
 def number_phases(actions: pa.Table) -> npt.NDArray[np.int64]:
     """Return the phase of each action, by its kind and its place in the order."""
     is_node = pc.equal(actions["kind"], SUBTREE).to_numpy()
-    phases: npt.NDArray[np.int64] = np.where(is_node, int(Phase.SUBTREES), actions["seq"].to_numpy() >> 48)
+    phases: npt.NDArray[np.int64] = np.where(is_node, int(PlanPhase.SUBTREES), actions["seq"].to_numpy() >> 48)
     return phases
 
 
@@ -287,8 +287,8 @@ class _Actions:
             problem = f"was made for a layout {layout!r}"
             raise PlanError(self._path, problem, "use the version that wrote it") from error
         self.altered = self.misplaced = 0
-        self.tally = Tally(path)
-        self.first: list[tuple[tuple[int, int, int, int], Line]] = []
+        self.tally = ActionTally(path)
+        self.first: list[tuple[tuple[int, int, int, int], ActionLine]] = []
 
     def take(self, actions: pa.Table) -> pa.Table:
         """Count a batch, and return it with its ids made again."""
@@ -365,7 +365,7 @@ def _ids(rows: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     return rows["scope"].to_numpy(), rows["ledger"].to_numpy()
 
 
-def _lines(actions: pa.Table, shown: int) -> list[tuple[tuple[int, int, int, int], Line]]:
+def _lines(actions: pa.Table, shown: int) -> list[tuple[tuple[int, int, int, int], ActionLine]]:
     """Return the first actions of a bucket range: phase by phase, and in each by ledger, as people look for them."""
     behind = pc.equal(actions["kind"], SUBTREE).to_numpy()
     numbered = actions.append_column("phase", pa.array((actions["seq"].to_numpy() >> 48) * 2 + behind))
@@ -374,15 +374,15 @@ def _lines(actions: pa.Table, shown: int) -> list[tuple[tuple[int, int, int, int
     return [
         (
             (row["phase"], row["scope"] or 0, row["ledger"] or 0, row["seq"]),
-            Line(**{name: row[name] for name in Line.__slots__}),
+            ActionLine(**{name: row[name] for name in ActionLine.__slots__}),
         )
         for row in early.to_pylist()
     ]
 
 
 def _first(
-    lines: list[tuple[tuple[int, int, int, int], Line]], shown: int
-) -> list[tuple[tuple[int, int, int, int], Line]]:
+    lines: list[tuple[tuple[int, int, int, int], ActionLine]], shown: int
+) -> list[tuple[tuple[int, int, int, int], ActionLine]]:
     return sorted(lines, key=lambda line: line[0])[:shown]
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.plan.plan_glance import demand_rows
+from reconcile.plan.plan_glance import require_rows
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, ledger_hashes, with_ids
 from reconcile.plan.views.candidates import count_best, sum_counts
 from recovery.dataset import Dataset, take_over_part, write_part
@@ -95,7 +95,7 @@ class Rewriting:
             rows_in = self._dataset.rows(table) if part is None else part.rows
             for buckets in _cut(stretch, rows_in):
                 rows = self._dataset.read(table, buckets=buckets)
-                demand_rows(self._dataset.path, hash_of(rows), hashes, buckets)
+                require_rows(self._dataset.path, hash_of(rows), hashes, buckets)
                 edited = edit(rows, buckets)
                 for bucket in buckets:
                     hashes.pop(bucket, None)

@@ -20,17 +20,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.plan.actions import LEAVE, Phase
+from reconcile.plan.actions import LEAVE, PlanPhase
 from reconcile.plan.manifest import PlanManifest, WaveBuckets, read_plan_manifest, write_plan_manifest
 from reconcile.plan.plan_hash import Hashes, bucket_hashes
 from reconcile.plan.plan_reader import (
     STORE,
     SYSTEM,
-    demand_whole,
     list_subtree_ranges,
     name_subtree_part,
     open_captured_store,
     ranges_of,
+    require_whole,
 )
 from recovery.dataset import Dataset, prepare, write_part
 from recovery.manifest import Part
@@ -100,7 +100,7 @@ def split_plan(dataset: Dataset, waves: Sequence[range], out: DatasetPlace) -> t
         PlanError: the plan's actions are not those that its hash was made of.
         DatasetError: a file of the plan is damaged, or `out` cannot be written.
     """
-    seen = demand_whole(dataset)
+    seen = require_whole(dataset)
     open_captured_store(dataset)
     prepare(out, "plan", secret=True)
     whole = read_plan_manifest(dataset)
@@ -123,7 +123,7 @@ def split_plan(dataset: Dataset, waves: Sequence[range], out: DatasetPlace) -> t
         return write_part(out, "actions", name, [rows], secret=True)
 
     system = dataset.read("actions", buckets=SYSTEM)
-    early = system["seq"].to_numpy() >> 48 < Phase.LEDGERS
+    early = system["seq"].to_numpy() >> 48 < PlanPhase.LEDGERS
     system = in_wave(system, np.where(early, 1, last))
     hashes.actions.update(bucket_hashes(system))
     parts = [write_wave("system-first", system.filter(pa.array(early)))]

@@ -78,7 +78,7 @@ class LedgerList:
         return f"--outcome {self.outcome}" + (f" --reason {self.reason}" if self.reason else "")
 
 
-class Selection:
+class ListSelection:
     """Counts the ledgers of each list, and keeps the first of each."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class GridStretch:
     """One drawn stretch of a row: units from the left, density in (0, 1], and its title."""
 
     x: float
@@ -124,7 +124,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class GridCopy:
     """One bookie's row of a grid.
 
     Attributes:
@@ -137,8 +137,8 @@ class Copy:
 
     bookie: str
     source: str
-    held: Sequence[Stretch]
-    sent: Sequence[Stretch]
+    held: Sequence[GridStretch]
+    sent: Sequence[GridStretch]
     text: str
 
 
@@ -161,7 +161,7 @@ class Grid:
     topic: str | None
     row: Mapping[str, Any]
     segments: Sequence[Mapping[str, Any]]
-    copies: Sequence[Copy]
+    copies: Sequence[GridCopy]
     hidden_copies: int
     cuts: str
     last: int | None
@@ -231,23 +231,23 @@ def draw_ledger(ledger: LedgerId, catalog: Dataset, inventories: Sequence[Datase
     return grid_of(row, None, read_copies(inventories))
 
 
-def _copy(copy: Mapping[str, Any], segments: Sequence[Mapping[str, Any]], last: int | None, scale: float) -> Copy:
+def _copy(copy: Mapping[str, Any], segments: Sequence[Mapping[str, Any]], last: int | None, scale: float) -> GridCopy:
     stretches = [_stretch(group, scale) for group in copy["groups"][:GROUPS_DRAWN]]
     ends = [*(segment["first"] for segment in segments[1:]), (-1 if last is None else last) + 1]
     sent = [
-        Stretch(segment["first"] * scale, (end - segment["first"]) * scale, 1, f"{segment['first']} to {end - 1}")
+        GridStretch(segment["first"] * scale, (end - segment["first"]) * scale, 1, f"{segment['first']} to {end - 1}")
         for segment, end in zip(segments, ends, strict=False)
         if copy["bookie"] in segment["members"] and end > segment["first"]
     ]
     named = "; ".join(stretch.title for stretch in stretches[:_NAMED]) or "no entry"
     more = ", and more" if len(copy["groups"]) > _NAMED else ""
     text = f"holds {named}{more}" + ("" if sent or not segments else ", and is in no ensemble")
-    return Copy(copy["bookie"], copy["source"], stretches, sent, text)
+    return GridCopy(copy["bookie"], copy["source"], stretches, sent, text)
 
 
-def _stretch(group: Mapping[str, int], scale: float) -> Stretch:
+def _stretch(group: Mapping[str, int], scale: float) -> GridStretch:
     first, last, size, period = (group[name] for name in ("first", "last", "size", "period"))
     end = last + size
     title = f"{first} to {end - 1}" + (f", {size} of every {period}" if period else "")
     density = size / period if period else 1.0
-    return Stretch(first * scale, max(2.0, (end - first) * scale), max(0.25, math.sqrt(density)), title)
+    return GridStretch(first * scale, max(2.0, (end - first) * scale), max(0.25, math.sqrt(density)), title)

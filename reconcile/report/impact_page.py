@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from reconcile.check.impact.names import Impact
-from reconcile.check.impact.sample import Member
+from reconcile.check.impact.sample import EnsembleMember
 from reconcile.report.pages import make_environment
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def _make_row(label: str, outcome: "SetAnswer") -> MatrixRow:
     return MatrixRow(label, len(outcome.bookies), str(outcome.verdict), tuple(cells))
 
 
-def _group_members(members: Sequence[Member]) -> dict[str, list[Member]]:
-    by_domain: dict[str, list[Member]] = {}
+def _group_members(members: Sequence[EnsembleMember]) -> dict[str, list[EnsembleMember]]:
+    by_domain: dict[str, list[EnsembleMember]] = {}
     for member in members:
         by_domain.setdefault(member.domain, []).append(member)
     return dict(sorted(by_domain.items()))

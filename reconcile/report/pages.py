@@ -24,9 +24,9 @@ from reconcile.findings.view import FindingView
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_glance import MOST_ROWS
 from reconcile.plan.views.candidates import list_candidates
-from reconcile.plan.views.ledger_lists import Choice, list_ledgers
+from reconcile.plan.views.ledger_lists import LedgerFilter, list_ledgers
 from reconcile.plan.views.topics import list_topics_back
-from reconcile.report.grids import BACK, WIDTH, LedgerReader, Selection, grid_of, read_copies
+from reconcile.report.grids import BACK, WIDTH, LedgerReader, ListSelection, grid_of, read_copies
 from reconcile.report.picture import entries_by_outcome, ledgers_by_outcome, stack, strip_of
 from reconcile.rules.sides import RIGHT, WORDS, Relation
 from reconcile.topics import topics
@@ -78,7 +78,7 @@ _REASONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ChartBar:
     """One bar of a chart: its label, its count, and its share of the longest."""
 
     label: str
@@ -86,14 +86,14 @@ class Bar:
     share: float
 
 
-def bars(counted: Mapping[str, int], *, limit: int = 24) -> list[Bar]:
+def bars(counted: Mapping[str, int], *, limit: int = 24) -> list[ChartBar]:
     """Return bars, longest first, for a page; the bars beyond the limit are summed up."""
     ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     shown, rest = ordered[:limit], ordered[limit:]
     if rest:
         shown.append((f"{len(rest)} others", sum(count for _, count in rest)))
     top = max((count for _, count in shown), default=1) or 1
-    return [Bar(label, count, count / top) for label, count in shown]
+    return [ChartBar(label, count, count / top) for label, count in shown]
 
 
 class _Sizes:
@@ -107,11 +107,11 @@ class _Sizes:
         exponent = np.where(values <= 0, 0, 1 + np.floor(np.log10(np.maximum(values, 1)))).astype(np.int64)
         self._counts += np.bincount(np.minimum(exponent, _BINS), minlength=_BINS + 1)
 
-    def bars(self) -> list[Bar]:
+    def bars(self) -> list[ChartBar]:
         top = int(self._counts.max()) or 1
         last = int(np.flatnonzero(self._counts)[-1]) if self._counts.any() else 0
         labels = ["none", *(f"{10**k:,} to {10 ** (k + 1) - 1:,}" for k in range(_BINS))]
-        return [Bar(labels[k], int(self._counts[k]), self._counts[k] / top) for k in range(last + 1)]
+        return [ChartBar(labels[k], int(self._counts[k]), self._counts[k] / top) for k in range(last + 1)]
 
 
 def _count_into(counter: Counter[str], column: pa.ChunkedArray | pa.Array) -> None:
@@ -169,7 +169,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
     """
     grades: dict[str, Counter[str]] = {name: Counter() for name in tables.GRADED}
     sizes = _Sizes()
-    selection = Selection()
+    selection = ListSelection()
     # Of a large plan only what is counted is read of every ledger, and the rest of those that are shown.
     is_large = plan.rows("reconstruction") > MOST_ROWS
     for batch in plan.batches("reconstruction", _COUNTED if is_large else None):
@@ -188,7 +188,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
     manifest = read_plan_manifest(plan)
     undecided = []
     if manifest.counts.undecided or not is_large:
-        undecided = list(itertools.islice(list_ledgers(plan, Choice(is_undecided=True)), UNDECIDED_SHOWN))
+        undecided = list(itertools.islice(list_ledgers(plan, LedgerFilter(is_undecided=True)), UNDECIDED_SHOWN))
     shown = [LedgerId(row["scope"], row["ledger"]) for kept in lists for row in kept.rows]
     shown += [view.ledger for view in findings if view.ledger is not None]
     named = topics(plan, shown)

@@ -17,7 +17,7 @@ BOOKIES_NAMED: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OutcomeColour:
     """One colour of the stacked bars.
 
     Attributes:
@@ -32,14 +32,14 @@ class Outcome:
 
 
 OUTCOMES: Final = (
-    Outcome("restored", "come back", "back"),
-    Outcome("guarded", "guarded: readable, every copy kept, to be settled", "reasons"),
-    Outcome("held", "held: kept, and not readable yet", "reasons"),
-    Outcome("waiting", "wait for a person", "reasons"),
-    Outcome("deleted", "deleted on purpose, not brought back", "reasons"),
-    Outcome("accepted_loss", "a loss that a person accepted", "reasons"),
-    Outcome("in_store", "in the store already: the plan leaves them as they are", "back"),
-    Outcome("lost", "on no bookie", "findings"),
+    OutcomeColour("restored", "come back", "back"),
+    OutcomeColour("guarded", "guarded: readable, every copy kept, to be settled", "reasons"),
+    OutcomeColour("held", "held: kept, and not readable yet", "reasons"),
+    OutcomeColour("waiting", "wait for a person", "reasons"),
+    OutcomeColour("deleted", "deleted on purpose, not brought back", "reasons"),
+    OutcomeColour("accepted_loss", "a loss that a person accepted", "reasons"),
+    OutcomeColour("in_store", "in the store already: the plan leaves them as they are", "back"),
+    OutcomeColour("lost", "on no bookie", "findings"),
 )
 
 
@@ -47,7 +47,7 @@ OUTCOMES: Final = (
 class Share:
     """One outcome's part of a stacked bar; `percent` of the whole bar."""
 
-    outcome: Outcome
+    outcome: OutcomeColour
     count: int
     percent: float
 
@@ -63,7 +63,7 @@ class StackedBar:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SightState:
     """How well bookies were scanned, with a mark that is clear without its colour."""
 
     name: str
@@ -71,10 +71,10 @@ class State:
     words: str
 
 
-GONE: Final = State("gone", "✕", "not looked at")
-DAMAGED: Final = State("damaged", "!", "damage was met on its disks")
-INCOMPLETE: Final = State("incomplete", "◐", "not read completely")
-COMPLETE: Final = State("complete", "✓", "read completely, no damage")
+GONE: Final = SightState("gone", "✕", "not looked at")
+DAMAGED: Final = SightState("damaged", "!", "damage was met on its disks")
+INCOMPLETE: Final = SightState("incomplete", "◐", "not read completely")
+COMPLETE: Final = SightState("complete", "✓", "read completely, no damage")
 STATES: Final = (GONE, INCOMPLETE, DAMAGED, COMPLETE)
 """The gravest first; a bookie that was not read completely is not complete for its damage either."""
 
@@ -84,7 +84,7 @@ class Tile:
     """One bookie of the strip; `has_name`: its name is in sight."""
 
     bookie: str
-    state: State
+    state: SightState
     ledgers: int | None
     entries: int | None
     damaged: int | None
@@ -102,7 +102,7 @@ class Strip:
     """
 
     tiles: Sequence[Tile]
-    counts: Sequence[tuple[State, int]]
+    counts: Sequence[tuple[SightState, int]]
     hidden: int
 
 

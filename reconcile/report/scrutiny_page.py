@@ -51,7 +51,7 @@ class CategoryRow:
 
 
 @dataclass(slots=True)
-class BookieRow:
+class BookieFindings:
     """A bookie that findings name: how many of each category, and the first ledgers."""
 
     name: str
@@ -77,7 +77,7 @@ def scrutiny_page(
         is_covered: enough copies were judged for the statement that all agree.
     """
     categories: dict[str, CategoryRow] = {}
-    bookies: dict[str, BookieRow] = {}
+    bookies: dict[str, BookieFindings] = {}
     for batch in run.batches("findings"):
         _count_categories(batch, categories)
         _count_bookies(batch, bookies)
@@ -131,12 +131,12 @@ def _count_categories(batch: pa.Table, categories: dict[str, CategoryRow]) -> No
         categories[name].suppressed += pc.sum(pc.equal(chosen["status"], "suppressed")).as_py() or 0
 
 
-def _count_bookies(batch: pa.Table, bookies: dict[str, BookieRow]) -> None:
+def _count_bookies(batch: pa.Table, bookies: dict[str, BookieFindings]) -> None:
     names = pc.list_flatten(batch["bookies"])
     row_of = pc.list_parent_indices(batch["bookies"])
     pairs = pa.table({"bookie": names, "category": batch["category"].take(row_of)})
     for pair in pairs.group_by(["bookie", "category"]).aggregate([([], "count_all")]).to_pylist():
-        row = bookies.setdefault(pair["bookie"], BookieRow(pair["bookie"]))
+        row = bookies.setdefault(pair["bookie"], BookieFindings(pair["bookie"]))
         row.categories[pair["category"]] += pair["count_all"]
     for name in pc.unique(names).to_pylist():
         row = bookies[name]

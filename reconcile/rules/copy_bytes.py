@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.findings.table import Statement
+from reconcile.findings.table import FindingStatement
 from reconcile.rules.sides import ABSENT, unite
 from recovery.model.tables import KEY_COLUMNS
 
@@ -50,7 +50,7 @@ def measure_bytes(copies: pa.Table) -> pa.Table:
     )
 
 
-def state_bytes(ledgers: pa.Table, copies: pa.Table) -> list[Statement]:
+def state_bytes(ledgers: pa.Table, copies: pa.Table) -> list[FindingStatement]:
     """Return the evidence of how many bytes ledgers have, a value for each row; not known where no header was read.
 
     Args:
@@ -63,7 +63,7 @@ def state_bytes(ledgers: pa.Table, copies: pa.Table) -> list[Statement]:
     rows[places[places != ABSENT]] = measured[places != ABSENT]
     taken = pa.array(rows, mask=rows == ABSENT)
     return [
-        Statement("bookies", words, pc.fill_null(pc.cast(sums[name].take(taken), pa.string()), "not known"))
+        FindingStatement("bookies", words, pc.fill_null(pc.cast(sums[name].take(taken), pa.string()), "not known"))
         for words, name in (
             ("bytes, up to the last entry that is held", "length"),
             ("bytes on bookies, about", "bytes"),
@@ -71,7 +71,7 @@ def state_bytes(ledgers: pa.Table, copies: pa.Table) -> list[Statement]:
     ]
 
 
-def state_last_writes(ledgers: pa.Table, last_writes: pa.Table) -> Statement:
+def state_last_writes(ledgers: pa.Table, last_writes: pa.Table) -> FindingStatement:
     """Return the evidence of when ledgers were written last, a value for each row.
 
     Args:
@@ -82,4 +82,6 @@ def state_last_writes(ledgers: pa.Table, last_writes: pa.Table) -> Statement:
     rows = np.full(ledgers.num_rows, ABSENT)
     rows[places[places != ABSENT]] = told[places != ABSENT]
     texts = last_writes["last_write"].take(pa.array(rows, mask=rows == ABSENT))
-    return Statement("bookies", "written last, at the latest", pc.fill_null(texts, "not known: no bookie has it"))
+    return FindingStatement(
+        "bookies", "written last, at the latest", pc.fill_null(texts, "not known: no bookie has it")
+    )

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, LedgerKey, Run, Statement, make_rows
+from reconcile.findings.table import Finding, FindingRun, FindingStatement, LedgerKey, make_rows
 from reconcile.rules.sides import ABSENT, unite
 from recovery.model.tables import KEY_COLUMNS
 
@@ -129,7 +129,7 @@ def _join_quorums(table: pa.Table) -> Any:  # noqa: ANN401 - an Arrow column
     return pc.binary_join_element_wise(*texts, "/")
 
 
-def findings(disagreements: pa.Table, run: Run) -> pa.Table:
+def findings(disagreements: pa.Table, run: FindingRun) -> pa.Table:
     """Return a finding for each disagreement; a table as `disagreements` returns it in."""
     return make_rows(
         (
@@ -137,8 +137,8 @@ def findings(disagreements: pa.Table, run: Run) -> pa.Table:
                 category=Category(row["category"]),
                 subject=row["field"],
                 statements=[
-                    Statement("store", row["field"], row["stored"]),
-                    Statement("bookies", row["field"], row["held"]),
+                    FindingStatement("store", row["field"], row["stored"]),
+                    FindingStatement("bookies", row["field"], row["held"]),
                 ],
                 key=LedgerKey.from_row(row),
             )

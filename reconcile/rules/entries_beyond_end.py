@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, LedgerKey, Run, Statement, make_ledger_findings, make_rows
+from reconcile.findings.table import Finding, FindingRun, FindingStatement, LedgerKey, make_ledger_findings, make_rows
 from reconcile.rules import sides
 from recovery.model import tables
 
@@ -94,7 +94,7 @@ def list_unproven(rows: pa.Table, heights: Past) -> pa.Table:
 
 
 def findings(
-    copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool, side: str = "store", heights: Past | None = None
+    copies: pa.Table, stored: pa.Table, run: FindingRun, *, seen: bool, side: str = "store", heights: Past | None = None
 ) -> pa.Table:
     """Return a finding for each closed ledger with entries above its end on some bookie.
 
@@ -131,7 +131,7 @@ def findings(
     return make_rows(rows, run)
 
 
-def find_lacs_beyond(copies: pa.Table, closed: pa.Table, run: Run) -> pa.Table:
+def find_lacs_beyond(copies: pa.Table, closed: pa.Table, run: FindingRun) -> pa.Table:
     """Return a finding for each closed ledger with an explicit LAC above its end on a bookie, and no entry there.
 
     A writer sends an explicit LAC of what was acknowledged: entries up to it were, and are nowhere.
@@ -152,9 +152,9 @@ def find_lacs_beyond(copies: pa.Table, closed: pa.Table, run: Run) -> pa.Table:
     none_there = pc.fill_null(pc.less_equal(lacs["last_max"], lacs["last_entry"]), fill_value=True)
     told = lacs.filter(pc.fill_null(pc.and_(above, none_there), fill_value=False))
     statements = [
-        Statement("store", _END, told["last_entry"]),
-        Statement("bookies", LARGEST_LAC, told["explicit_lac_max"]),
-        Statement("bookies", "entries above the end", "none"),
+        FindingStatement("store", _END, told["last_entry"]),
+        FindingStatement("bookies", LARGEST_LAC, told["explicit_lac_max"]),
+        FindingStatement("bookies", "entries above the end", "none"),
     ]
     return make_ledger_findings(
         Category.LAC_BEYOND_LAST_ENTRY, told.select(keys), statements, run, subject="last_entry",
@@ -162,14 +162,17 @@ def find_lacs_beyond(copies: pa.Table, closed: pa.Table, run: Run) -> pa.Table:
     )  # fmt: skip
 
 
-def find_limbo(copies: pa.Table, closed: pa.Table, run: Run) -> pa.Table:
+def find_limbo(copies: pa.Table, closed: pa.Table, run: FindingRun) -> pa.Table:
     """Return a finding for each closed ledger that a bookie has in limbo; COPIES and CATALOG_LEDGERS in."""
     keys = list(tables.KEY_COLUMNS)
     named = copies.filter(copies["limbo"])
     if not named.num_rows or not closed.num_rows:
         return tables.FINDINGS.empty_table()
     told = named.group_by(keys).aggregate([]).join(closed.select(keys), keys, join_type="inner")
-    statements = [Statement("store", "state", "CLOSED"), Statement("bookies", "in limbo", "yes", "inventory")]
+    statements = [
+        FindingStatement("store", "state", "CLOSED"),
+        FindingStatement("bookies", "in limbo", "yes", "inventory"),
+    ]
     return make_ledger_findings(
         Category.LEDGER_IN_LIMBO,
         told.select(keys),
@@ -206,7 +209,7 @@ def _make_finding(
     copies_of_entry = _deepest(holders.values())
     acknowledged = copies_of_entry >= record["ack_quorum"]
     severity = "critical" if lac > last else "info" if seen and not acknowledged else "warning"
-    looks: tuple[Statement, ...] = ()
+    looks: tuple[FindingStatement, ...] = ()
     if heights is not None:
         # Not of the runs: only so many of a writer that goes on for long are laid out.
         highest = max(copy["last"] for copy in copies if copy["last"] is not None)
@@ -215,18 +218,18 @@ def _make_finding(
         goes_on = len(higher) >= _GOES_ON
         severity = "critical" if lac > last or goes_on else "info"
         looks = (
-            Statement("store", _ACK_QUORUM, record["ack_quorum"]),
-            Statement("bookies", _HIGHEST, ", ".join(map(str, higher))),
+            FindingStatement("store", _ACK_QUORUM, record["ack_quorum"]),
+            FindingStatement("bookies", _HIGHEST, ", ".join(map(str, higher))),
         )
     headers = [(copy["bookie"], h) for copy in copies for h in copy["headers"] if h["entry"] > last][:LISTED]
     statements = [
-        Statement(side, _END, last),
-        Statement("bookies", "largest LAC", lac),
-        Statement("bookies", _COPIES, copies_of_entry),
+        FindingStatement(side, _END, last),
+        FindingStatement("bookies", "largest LAC", lac),
+        FindingStatement("bookies", _COPIES, copies_of_entry),
         *looks,
-        *(Statement("bookies", f"held by {bookie}", _texts(runs)) for bookie, runs in sorted(holders.items())),
+        *(FindingStatement("bookies", f"held by {bookie}", _texts(runs)) for bookie, runs in sorted(holders.items())),
         *(
-            Statement("bookies", f"entry {h['entry']} on {bookie}",
+            FindingStatement("bookies", f"entry {h['entry']} on {bookie}",
                  f"LAC {h['lac']}, length {h['length']}, "
                  + (f"{h['digest']} agrees" if h["digest"] else "no digest agrees"))
             for bookie, h in headers

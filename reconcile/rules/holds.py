@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Run, Statement, make_ledger_findings
+from reconcile.findings.table import Finding, FindingRun, FindingStatement, make_ledger_findings
 from reconcile.words import count_noun
 from recovery.codecs import ledger_metadata
 from recovery.codecs.replication_lock import is_guard, ledger_of_lock
 from recovery.model import tables
 from recovery.model.groups import count, from_arrow
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, State
+from recovery.model.metadata import Digest, LedgerState
 from recovery.model.tables import KEY_COLUMNS
 
 HOLD_MARK: Final = "bkmeta.hold"
@@ -119,7 +119,7 @@ def encode_holds(
         "ensemble_size": width,
         "write_quorum": width,
         "ack_quorum": pa.array(np.ones(count, np.int32)),
-        "state": pa.array([str(State.IN_RECOVERY)] * count, pa.string()),
+        "state": pa.array([str(LedgerState.IN_RECOVERY)] * count, pa.string()),
         "last_entry": pa.nulls(count, pa.int64()),
         "length": pa.nulls(count, pa.int64()),
         "digest": pa.array([str(Digest.HMAC)] * count, pa.string()),
@@ -139,9 +139,9 @@ def _is_marked(stored: pa.Table, key: str) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def findings(rows: pa.Table, run: Run) -> pa.Table:
+def findings(rows: pa.Table, run: FindingRun) -> pa.Table:
     """Return a finding for each ledger that is held: rows of RECONSTRUCTION, or as `find_holds` returns them, in."""
-    statements = [Statement("bookies", "reason", rows["reason"])]
+    statements = [FindingStatement("bookies", "reason", rows["reason"])]
     return make_ledger_findings(Category.HELD, rows, statements, run, subject="reason", bookies=rows["holders"])
 
 
@@ -170,7 +170,7 @@ def count_holes(rows: pa.Table) -> npt.NDArray[np.int64]:
     return holes
 
 
-def find_guarded(rows: pa.Table, run: Run) -> pa.Table:
+def find_guarded(rows: pa.Table, run: FindingRun) -> pa.Table:
     """Return a finding for each guarded ledger: its reading, the cost, and the possibly hidden copies.
 
     Args:
@@ -179,11 +179,11 @@ def find_guarded(rows: pa.Table, run: Run) -> pa.Table:
     """
     holes = count_holes(rows)
     statements = [
-        Statement("bookies", "reading", rows["reading"]),
-        Statement("bookies", "reason", rows["reason"]),
-        Statement("bookies", "requests an entry, about", pa.array(_estimate_requests(rows, holes))),
-        Statement("bookies", "entries that nobody serves", pa.array(holes)),
-        Statement("bookies", "copies that the record does not name", rows["extra"]),
+        FindingStatement("bookies", "reading", rows["reading"]),
+        FindingStatement("bookies", "reason", rows["reason"]),
+        FindingStatement("bookies", "requests an entry, about", pa.array(_estimate_requests(rows, holes))),
+        FindingStatement("bookies", "entries that nobody serves", pa.array(holes)),
+        FindingStatement("bookies", "copies that the record does not name", rows["extra"]),
     ]
     return make_ledger_findings(
         Category.GUARDED,
@@ -233,7 +233,7 @@ def find_without_index(
             what = "not all was seen" if ledgers is None else f"{count_noun(len(ledgers), 'ledger')} may be incomplete"
             text = f"{row['bookie']} has logs, and of its index {what}: {', '.join(sorted(gone))}"
             severity = "warning" if ledgers is not None or row["bookie"] in lost else None
-            statement = Statement("bookies", "index", text)
+            statement = FindingStatement("bookies", "index", text)
             subject, names = f"index of {row['bookie']}", [row["bookie"]]
             suggested = None if ledgers is None else _SUGGESTED_FOR_FILES
             found.append(
@@ -261,7 +261,7 @@ def _list_harmed(folders: Sequence[str], harms: Iterable[Mapping[str, Any]]) -> 
     return ledgers
 
 
-def find_lost(rows: pa.Table, run: Run) -> pa.Table:
+def find_lost(rows: pa.Table, run: FindingRun) -> pa.Table:
     """Return findings of ledgers that come back without all of their entries.
 
     Args:
@@ -278,9 +278,9 @@ def find_lost(rows: pa.Table, run: Run) -> pa.Table:
     lost = pa.array((holes > 0) | (above > 0))
     gone = rows.filter(lost)
     missing = [
-        Statement("bookies", "entries that nobody serves", pa.array(holes).filter(lost)),
-        Statement("bookies", "acknowledged entries above the end", pa.array(above).filter(lost)),
-        Statement("bookies", "reason", gone["reason"]),
+        FindingStatement("bookies", "entries that nobody serves", pa.array(holes).filter(lost)),
+        FindingStatement("bookies", "acknowledged entries above the end", pa.array(above).filter(lost)),
+        FindingStatement("bookies", "reason", gone["reason"]),
     ]
     rest = rows.filter(pc.and_not(pc.is_valid(rows["reason"]), lost))
     return pa.concat_tables(
@@ -298,8 +298,8 @@ def find_lost(rows: pa.Table, run: Run) -> pa.Table:
                 Category.LEFT_OVER,
                 rest,
                 [
-                    Statement("bookies", "reason", rest["reason"]),
-                    Statement("bookies", "last_entry", rest["last_entry"]),
+                    FindingStatement("bookies", "reason", rest["reason"]),
+                    FindingStatement("bookies", "last_entry", rest["last_entry"]),
                 ],
                 run,
                 subject="last_entry",
@@ -310,7 +310,7 @@ def find_lost(rows: pa.Table, run: Run) -> pa.Table:
     )
 
 
-def find_reopening(released: pa.Table, run: Run) -> pa.Table:
+def find_reopening(released: pa.Table, run: FindingRun) -> pa.Table:
     """Return findings of settled ledgers that get another ensemble size: open readers do not survive that.
 
     Args:
@@ -319,8 +319,8 @@ def find_reopening(released: pa.Table, run: Run) -> pa.Table:
     """
     changed = released.filter(pc.less(released["ensemble_size"], released["ensemble_before"]))
     statements = [
-        Statement("store", "ensemble_size", changed["ensemble_before"]),
-        Statement("bookies", "ensemble_size", changed["ensemble_size"]),
+        FindingStatement("store", "ensemble_size", changed["ensemble_before"]),
+        FindingStatement("bookies", "ensemble_size", changed["ensemble_size"]),
     ]
     return make_ledger_findings(Category.READERS_MUST_REOPEN, changed, statements, run, subject="ensemble_size")
 

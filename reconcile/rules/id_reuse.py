@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 
 from reconcile.findings import table
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run, Statement
+from reconcile.findings.table import FindingRun, FindingStatement
 from reconcile.rules.holds import HOLD_MARK
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import ledger_metadata
@@ -54,7 +54,7 @@ HISTORIES: Final = (Refusal.TWO_KEYS, Refusal.LENGTHS_DIFFER, Refusal.DIGESTS_DI
 """Reasons for a hold that show two ledgers; others only allow for them."""
 
 
-def findings(copies: pa.Table, stored: pa.Table, rows: pa.Table, run: Run) -> pa.Table:
+def findings(copies: pa.Table, stored: pa.Table, rows: pa.Table, run: FindingRun) -> pa.Table:
     """Return a finding for each id that two ledgers have.
 
     Args:
@@ -80,8 +80,8 @@ def findings(copies: pa.Table, stored: pa.Table, rows: pa.Table, run: Run) -> pa
         by_key = keys.get((row["scope"], row["ledger"]), {})
         texts.append("; ".join(f"key {key}… on {', '.join(sorted(names))}" for key, names in sorted(by_key.items())))
     evidence = [
-        Statement("bookies", "reason", several["reason"]),
-        Statement("bookies", "keys", pa.array(texts, pa.string())),
+        FindingStatement("bookies", "reason", several["reason"]),
+        FindingStatement("bookies", "keys", pa.array(texts, pa.string())),
     ]
     holders = several["holders"].combine_chunks()
     made = table.make_ledger_findings(
@@ -90,7 +90,7 @@ def findings(copies: pa.Table, stored: pa.Table, rows: pa.Table, run: Run) -> pa
     return pa.concat_tables([known, made])
 
 
-def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
+def _in_store(copies: pa.Table, stored: pa.Table, run: FindingRun) -> pa.Table:
     """Return the findings of records that some bookie holds another ledger under the id of."""
     if not stored.num_rows:
         return tables.FINDINGS.empty_table()
@@ -120,20 +120,20 @@ def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
     outside = [", ".join(sorted(rows[place][0] - members[place])) or "none" for place in places]
     own = ["none" if row is None else row.hex()[:_DIGITS] for row in records["password_hash"].to_pylist()]
     statements = [
-        Statement("store", "key", pa.array([f"key {row}…" for row in own], pa.string())),
-        Statement("store", "state", records["state"]),
-        Statement("store", "created", records["created_at"]),
-        Statement(
+        FindingStatement("store", "key", pa.array([f"key {row}…" for row in own], pa.string())),
+        FindingStatement("store", "state", records["state"]),
+        FindingStatement("store", "created", records["created_at"]),
+        FindingStatement(
             "bookies",
             "key",
             pa.array([", ".join(f"key {k}…" for k in sorted(rows[place][1])) or None for place in places], pa.string()),
         ),
-        Statement(
+        FindingStatement(
             "bookies",
             "entries that are not the record's",
             pa.array(["; ".join(sorted(strangers.get(place, {}).values())) or None for place in places], pa.string()),
         ),
-        Statement("bookies", "hold it, and are not in the record", pa.array(outside, pa.string())),
+        FindingStatement("bookies", "hold it, and are not in the record", pa.array(outside, pa.string())),
     ]
     bookies = pa.array([sorted(rows[place][0]) for place in places], pa.list_(pa.string()))
     return table.make_ledger_findings(

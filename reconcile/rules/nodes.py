@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Run, Statement, make_ledger_findings
+from reconcile.findings.table import Finding, FindingRun, FindingStatement, make_ledger_findings
 from reconcile.rules.sides import ABSENT, unite
 from reconcile.rules.used_ids import RaiseTargets, is_behind
 from recovery.codecs import cookie, store
@@ -70,7 +70,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bookies:
+class InventoriedBookies:
     """The facts of bookies from inventories.
 
     Attributes:
@@ -90,7 +90,7 @@ class Bookies:
 def findings(
     live: Side,
     snapshot: Side | None,
-    bookies: Bookies,
+    bookies: InventoriedBookies,
     *,
     layout: Layout,
     taken: Mapping[str, int],
@@ -122,10 +122,12 @@ def _sessions(live: Side, snapshot: Side | None, now: datetime) -> Iterator[Find
                 end = read_reuse_end(row["raw"], 0) if kind == "lock" else None
                 if end is not None and now < end:
                     continue
-                statements = [Statement(live.name, "owner", "no session", live.source)]
+                statements = [FindingStatement(live.name, "owner", "no session", live.source)]
                 if end is not None:
                     words = f"its end was {end.isoformat(timespec='seconds')}: the next plan removes it"
-                    statements.append(Statement(live.name, "lock of an id that two ledgers have", words, live.source))
+                    statements.append(
+                        FindingStatement(live.name, "lock of an id that two ledgers have", words, live.source)
+                    )
                 yield Finding(category=category, subject=row["path"], statements=statements)
     if snapshot is None:
         return
@@ -136,13 +138,13 @@ def _sessions(live: Side, snapshot: Side | None, now: datetime) -> Iterator[Find
                 category=Category.EPHEMERAL_NOT_RESTORED,
                 subject=path,
                 statements=[
-                    Statement(snapshot.name, "owner", owner, snapshot.source),
-                    Statement(live.name, "node", "none", live.source),
+                    FindingStatement(snapshot.name, "owner", owner, snapshot.source),
+                    FindingStatement(live.name, "node", "none", live.source),
                 ],
             )
 
 
-def _cookies(live: Side, snapshot: Side | None, bookies: Bookies) -> Iterator[Finding]:
+def _cookies(live: Side, snapshot: Side | None, bookies: InventoriedBookies) -> Iterator[Finding]:
     if not live.in_use:
         return
     cookies, registered = live.kind("cookie"), live.kind("registration")
@@ -153,33 +155,35 @@ def _cookies(live: Side, snapshot: Side | None, bookies: Bookies) -> Iterator[Fi
             subject=f"{store.COOKIES}/{name}",
             bookies=[name],
             statements=[
-                Statement(live.name, "cookie", _hash(cookies[name]["raw"]), live.source),
-                Statement(live.name, "registration", "none", live.source),
-                Statement("bookies", "inventory", "none"),
+                FindingStatement(live.name, "cookie", _hash(cookies[name]["raw"]), live.source),
+                FindingStatement(live.name, "registration", "none", live.source),
+                FindingStatement("bookies", "inventory", "none"),
             ],
             unknowns=unknowns,
         )
     for name in sorted((registered.keys() | bookies.cookies.keys()) - cookies.keys()):
-        statements = [Statement(live.name, "registration", "yes", live.source)] if name in registered else []
-        statements += [Statement("bookies", "inventory", "yes")] if name in bookies.cookies else []
+        statements = [FindingStatement(live.name, "registration", "yes", live.source)] if name in registered else []
+        statements += [FindingStatement("bookies", "inventory", "yes")] if name in bookies.cookies else []
         yield Finding(
             category=Category.BOOKIE_WITHOUT_COOKIE,
             subject=f"{store.COOKIES}/{name}",
             bookies=[name],
-            statements=[*statements, Statement(live.name, "cookie", "none", live.source)],
+            statements=[*statements, FindingStatement(live.name, "cookie", "none", live.source)],
         )
     snapshot_cookies = {} if snapshot is None else snapshot.kind("cookie")
     for name in sorted(cookies):
         raw = cookies[name]["raw"]
-        differing = [Statement(live.name, "cookie", _hash(raw), live.source)]
+        differing = [FindingStatement(live.name, "cookie", _hash(raw), live.source)]
         own = bookies.cookies.get(name)
         if is_blocking(raw):
             # Of our own making: it keeps a bookie that is not whole from starting, and differs by design.
             continue
         if own is not None and own != raw:
-            differing.append(Statement("bookies", "cookie", _hash(own), "VERSION"))
+            differing.append(FindingStatement("bookies", "cookie", _hash(own), "VERSION"))
         if snapshot is not None and name in snapshot_cookies and snapshot_cookies[name]["raw"] != raw:
-            differing.append(Statement("earlier", "cookie", _hash(snapshot_cookies[name]["raw"]), snapshot.source))
+            differing.append(
+                FindingStatement("earlier", "cookie", _hash(snapshot_cookies[name]["raw"]), snapshot.source)
+            )
         if len(differing) > 1:
             yield Finding(
                 category=Category.COOKIE_DIFFERS,
@@ -201,16 +205,16 @@ def _generator(live: Side, counter: str, largest: int, *, raised: bool) -> Itera
             subject=counter,
             severity="warning" if raised else "critical",
             statements=[
-                Statement(
+                FindingStatement(
                     live.name, "next id", "none was ever given" if reached is None else str(reached), live.source
                 ),
-                Statement("plan" if raised else "all sides", "largest id that is used", str(largest)),
+                FindingStatement("plan" if raised else "all sides", "largest id that is used", str(largest)),
             ],
             suggested="the plan raises it, before anything else" if raised else None,
         )
 
 
-def find_stale_marks(nodes: pa.Table, stored: pa.Table, buckets: range, run: Run, source: str) -> pa.Table:
+def find_stale_marks(nodes: pa.Table, stored: pa.Table, buckets: range, run: FindingRun, source: str) -> pa.Table:
     """Return a finding for each ledger of a bucket range that is marked as under-replicated and not in the store.
 
     Args:
@@ -231,8 +235,8 @@ def find_stale_marks(nodes: pa.Table, stored: pa.Table, buckets: range, run: Run
     marked, listed = unite([keys, stored]).rows
     keys = keys.take(pa.array(np.sort(marked[(marked != ABSENT) & (listed == ABSENT)])))
     statements = [
-        Statement("store", "mark", keys["path"], source),
-        Statement("store", "record", "none", source),
+        FindingStatement("store", "mark", keys["path"], source),
+        FindingStatement("store", "record", "none", source),
     ]
     return make_ledger_findings(Category.STALE_UR_MARK, keys, statements, run, subject="mark")
 
@@ -244,36 +248,39 @@ def list_far_ids(raises: RaiseTargets) -> Iterator[Finding]:
             Category.ID_FAR_ABOVE,
             f"{counter} {number}",
             [
-                Statement("bookies", "id", str(number)),
-                Statement("all sides", "largest other id", str(raises.next_below)),
+                FindingStatement("bookies", "id", str(number)),
+                FindingStatement("all sides", "largest other id", str(raises.next_below)),
             ],
         )
 
 
-def _names(live: Side, snapshot: Side | None, bookies: Bookies, where: store.Places) -> Iterator[Finding]:
+def _names(
+    live: Side, snapshot: Side | None, bookies: InventoriedBookies, where: store.ClusterKeys
+) -> Iterator[Finding]:
     sides = [live] if snapshot is None else [live, snapshot]
-    layouts = [Statement(side.name, "layout", _layout(side.nodes[where.layout]["raw"]), side.source)
+    layouts = [FindingStatement(side.name, "layout", _layout(side.nodes[where.layout]["raw"]), side.source)
                for side in sides if where.layout in side.nodes]  # fmt: skip
     if len({statement.value for statement in layouts}) > 1:
         yield Finding(category=Category.LAYOUT_DIFFERS, subject=where.layout, statements=layouts)
-    ids = [Statement(side.name, "instance id", _instance(side.nodes[where.instance_id]["raw"]), side.source)
+    ids = [FindingStatement(side.name, "instance id", _instance(side.nodes[where.instance_id]["raw"]), side.source)
            for side in sides if where.instance_id in side.nodes]  # fmt: skip
-    ids += [Statement("bookies", "instance id", name, "VERSION") for name in bookies.instance_ids]
+    ids += [FindingStatement("bookies", "instance id", name, "VERSION") for name in bookies.instance_ids]
     foreign, all_differ = _find_foreign_cookies(live, where)
     if all_differ:
         ids += [
-            Statement(live.name, "instance id in every cookie", name, live.source) for name in set(foreign.values())
+            FindingStatement(live.name, "instance id in every cookie", name, live.source)
+            for name in set(foreign.values())
         ]
     if len({statement.value for statement in ids}) > 1:
         yield Finding(category=Category.INSTANCE_ID_DIFFERS, subject=where.instance_id, statements=ids)
     for bookie, name in sorted(foreign.items()) if not all_differ else ():
-        own = Statement(live.name, "instance id", _instance(live.nodes[where.instance_id]["raw"]), live.source)
-        named = Statement(live.name, "instance id in the bookie's cookie", name, live.source)
+        own = FindingStatement(live.name, "instance id", _instance(live.nodes[where.instance_id]["raw"]), live.source)
+        named = FindingStatement(live.name, "instance id in the bookie's cookie", name, live.source)
         subject = f"{store.COOKIES}/{bookie}"
         yield Finding(Category.INSTANCE_ID_DIFFERS, subject, [own, named], bookies=[bookie])
 
 
-def _find_foreign_cookies(live: Side, where: store.Places) -> tuple[dict[str, str], bool]:
+def _find_foreign_cookies(live: Side, where: store.ClusterKeys) -> tuple[dict[str, str], bool]:
     """Return the bookies with a cookie of another cluster than the store, each with its id; and whether all are.
 
     A cookie of ours that blocks a bookie, and one without an id, as old bookies have it, name none.

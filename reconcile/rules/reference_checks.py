@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from reconcile.findings import table
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Run, Statement
+from reconcile.findings.table import Finding, FindingRun, FindingStatement
 from reconcile.rules import sides
 
 Mask = npt.NDArray[np.bool_]
@@ -56,7 +56,7 @@ def findings(
     rows: pa.Table,
     copies: pa.Table,
     stored: pa.Table,
-    run: Run,
+    run: FindingRun,
     *,
     looked_at: bool,
     seen: bool,
@@ -96,11 +96,13 @@ def unreadable(records: Sequence[tuple[str, str]], gaps: Sequence[str]) -> Itera
         yield Finding(
             category=Category.REFERENCE_UNREADABLE,
             subject=path,
-            statements=[Statement("reference", "record", problem)],
+            statements=[FindingStatement("reference", "record", problem)],
         )
     for gap in gaps:
         yield Finding(
-            category=Category.REFERENCE_UNREADABLE, subject=gap, statements=[Statement("reference", "store", "a gap")]
+            category=Category.REFERENCE_UNREADABLE,
+            subject=gap,
+            statements=[FindingStatement("reference", "store", "a gap")],
         )
 
 
@@ -124,7 +126,7 @@ class _ReferenceJoin:
         self.record = _take_numbers(stored["last_entry"], in_store)
         self.record_length = _take_numbers(stored["length"], in_store)
 
-    def state(self) -> list[Statement]:
+    def state(self) -> list[FindingStatement]:
         """Return the evidence of each."""
         columns: Sequence[tuple[str, str, Any]] = (
             ("reference", "owner", self.rows["owner"]),
@@ -138,7 +140,8 @@ class _ReferenceJoin:
         )
         source = self.rows["source"]
         return [
-            Statement(side, name, value, source if side == "reference" else "recover") for side, name, value in columns
+            FindingStatement(side, name, value, source if side == "reference" else "recover")
+            for side, name, value in columns
         ]
 
 
@@ -158,7 +161,7 @@ def _as_nullable(numbers: npt.NDArray[np.int64]) -> pa.Array:
     return pa.array(numbers, pa.int64(), mask=numbers == _UNKNOWN)
 
 
-def _find_differing(joined: _ReferenceJoin, run: Run, *, seen: bool) -> pa.Table:
+def _find_differing(joined: _ReferenceJoin, run: FindingRun, *, seen: bool) -> pa.Table:
     ends = (joined.last != _UNKNOWN) & ~joined.deleted
     lost = ends & joined.on & (joined.last > np.maximum(joined.end, -1))
     below = ends & joined.on & (joined.lac > joined.last)
@@ -178,14 +181,14 @@ def _find_differing(joined: _ReferenceJoin, run: Run, *, seen: bool) -> pa.Table
     )
 
 
-def _find_missing(joined: _ReferenceJoin, run: Run, *, seen: bool) -> pa.Table:
+def _find_missing(joined: _ReferenceJoin, run: FindingRun, *, seen: bool) -> pa.Table:
     absent = ~joined.on & ~joined.in_store & ~joined.deleted
     return _make_findings(
         joined, Category.REFERENCE_NOT_FOUND, absent, absent & (joined.last >= 0) & seen, run, seen=seen
     )
 
 
-def _find_deleted(joined: _ReferenceJoin, run: Run) -> pa.Table:
+def _find_deleted(joined: _ReferenceJoin, run: FindingRun) -> pa.Table:
     still = joined.deleted & (joined.on | joined.in_store)
     is_purged = pc.is_valid(joined.rows["tombstone"]).to_numpy()
     parts = [
@@ -195,15 +198,15 @@ def _find_deleted(joined: _ReferenceJoin, run: Run) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def _describe_deleted(joined: _ReferenceJoin, run: Run, mask: Mask, side: str, column: str) -> pa.Table:
+def _describe_deleted(joined: _ReferenceJoin, run: FindingRun, mask: Mask, side: str, column: str) -> pa.Table:
     """Return findings of deleted ledgers that still exist; `column` has the kind of the deletion."""
     rows = joined.rows.filter(pa.array(mask))
     on, in_store = (pa.array(np.where(there[mask], "yes", "no")) for there in (joined.on, joined.in_store))
     statements = [
-        Statement("reference", "owner", rows["owner"], rows["source"]),
-        Statement(side, "deleted", pc.fill_null(rows[column], "as it says"), rows["source"]),
-        Statement("bookies", "have it", on),
-        Statement("store", "has it", in_store),
+        FindingStatement("reference", "owner", rows["owner"], rows["source"]),
+        FindingStatement(side, "deleted", pc.fill_null(rows[column], "as it says"), rows["source"]),
+        FindingStatement("bookies", "have it", on),
+        FindingStatement("store", "has it", in_store),
     ]
     return table.make_ledger_findings(
         Category.DELETED_BY_OWNER, rows, statements, run, subject="reference", unknowns=["whether it was wanted"]
@@ -211,11 +214,11 @@ def _describe_deleted(joined: _ReferenceJoin, run: Run, mask: Mask, side: str, c
 
 
 def _make_findings(
-    joined: _ReferenceJoin, category: Category, mask: Mask, grave: Mask, run: Run, *, seen: bool
+    joined: _ReferenceJoin, category: Category, mask: Mask, grave: Mask, run: FindingRun, *, seen: bool
 ) -> pa.Table:
     rows = joined.rows.filter(pa.array(mask))
     statements = [
-        Statement(part.side, part.field, _filter_column(part.value, mask), _filter_column(part.source, mask))
+        FindingStatement(part.side, part.field, _filter_column(part.value, mask), _filter_column(part.source, mask))
         for part in joined.state()
     ]
     severity = pa.array(np.where(grave[mask], "critical", "warning"))

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run, Statement, make_ledger_findings
+from reconcile.findings.table import FindingRun, FindingStatement, make_ledger_findings
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.model import tables
 from recovery.model.tables import KEY_COLUMNS
@@ -350,7 +350,7 @@ def take_rows(rows: pa.Table, places: npt.NDArray[np.int64]) -> pa.Table:
 
 
 def find_other_records(
-    compared: Joined, stored: pa.Table, snapshot: pa.Table, run: Run, store: str, source: str
+    compared: Joined, stored: pa.Table, snapshot: pa.Table, run: FindingRun, store: str, source: str
 ) -> pa.Table:
     """Return a finding for each record that went back (STORE_WENT_BACK), or is another ledger's (ID_REUSE).
 
@@ -367,7 +367,7 @@ def find_other_records(
         places = compared.where(relation)
         current, earlier = take_rows(stored, compared.stored[places]), take_rows(snapshot, compared.snapshot[places])
         statements = [
-            Statement(side, name, _describe_column(rows, name), where)
+            FindingStatement(side, name, _describe_column(rows, name), where)
             for name in _SHOWN
             for side, rows, where in (("store", current, store), ("earlier", earlier, source))
         ]

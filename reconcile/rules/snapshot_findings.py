@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import TRAITS, Category
-from reconcile.findings.table import Finding, LedgerKey, Run, Statement, make_ledger_findings, make_rows
+from reconcile.findings.table import Finding, FindingRun, FindingStatement, LedgerKey, make_ledger_findings, make_rows
 from reconcile.rules.sides import ABSENT, Joined, Relation, unite
 
 _UNKNOWN = ("the entries of bookies that were not scanned, or not completely",)
@@ -18,7 +18,7 @@ NOBODY: str = "nobody"
 """In place of the side that is right."""
 
 
-def find_contradicted(rows: pa.Table, run: Run, source: str) -> pa.Table:
+def find_contradicted(rows: pa.Table, run: FindingRun, source: str) -> pa.Table:
     """Return a finding for each ledger with a contradicted record in a snapshot.
 
     Args:
@@ -47,7 +47,7 @@ def mark_doubted(compared: Joined, rows: pa.Table) -> Joined:
 def find_only_there(
     records: pa.Table,
     proposed: pa.Table,
-    run: Run,
+    run: FindingRun,
     source: str,
     *,
     looked_at: bool,
@@ -77,10 +77,10 @@ def find_only_there(
         places = np.full(rows.num_rows, ABSENT)
         places[recorded[recorded != ABSENT]] = proposed_rows[recorded != ABSENT]
         statements = [
-            Statement("earlier", "state", rows["state"], source),
-            Statement("earlier", "last_entry", rows["last_entry"], source),
-            Statement("bookies", "last_entry", "nothing" if looked_at else "not looked at"),
-            Statement("plan", "outcome", proposed["outcome"].take(pa.array(places, mask=places == ABSENT))),
+            FindingStatement("earlier", "state", rows["state"], source),
+            FindingStatement("earlier", "last_entry", rows["last_entry"], source),
+            FindingStatement("bookies", "last_entry", "nothing" if looked_at else "not looked at"),
+            FindingStatement("plan", "outcome", proposed["outcome"].take(pa.array(places, mask=places == ABSENT))),
         ]
         # An open ledger may have had no entry yet, and an unscanned bookie may have all of them.
         lost = pc.and_(pc.fill_null(pc.greater_equal(rows["last_entry"], 0), fill_value=False), seen)
@@ -100,7 +100,7 @@ def _make_finding(row: Mapping[str, Any], source: str) -> Finding:
         category=Category.RECORD_CONTRADICTED,
         subject="record",
         statements=[
-            Statement(side, contradiction["field"], contradiction[side], place)
+            FindingStatement(side, contradiction["field"], contradiction[side], place)
             for contradiction in row["contradictions"]
             for side, place in (("earlier", source), ("bookies", "recover"))
         ],

@@ -37,7 +37,7 @@ _ARGUMENTS: Final = ("delete_request", "delete_verify", "check_impact", "explain
 _ANYWHERE: Final = ("0.0.0.0", "[::]")  # noqa: S104 - what others cannot ask
 
 
-class Role(StrEnum):
+class TokenRole(StrEnum):
     """What a token may do; every token may call methods that change nothing."""
 
     READ = "read"
@@ -46,7 +46,7 @@ class Role(StrEnum):
     APPROVE = "approve"
 
 
-ALL_ROLES: Final = frozenset(Role)
+ALL_ROLES: Final = frozenset(TokenRole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Caller:
     """
 
     name: str
-    roles: frozenset[Role] = ALL_ROLES
+    roles: frozenset[TokenRole] = ALL_ROLES
 
 
 Seconds = Annotated[float, "duration"]
@@ -67,7 +67,7 @@ Seconds = Annotated[float, "duration"]
 
 
 @dataclass(frozen=True, slots=True)
-class Election:
+class ElectionConfig:
     """How one of several instances is chosen.
 
     Attributes:
@@ -98,7 +98,7 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ServiceAccess:
     """The allowed callers.
 
     Attributes:
@@ -165,7 +165,7 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptRuns:
     """Runs that are kept; the last run of each share is always kept.
 
     Attributes:
@@ -201,7 +201,7 @@ class Job:
     timeout: Seconds = 86_400
     shares: int = 1
     arguments: tuple[str, ...] = ()
-    keep: Kept = field(default_factory=Kept)
+    keep: KeptRuns = field(default_factory=KeptRuns)
     only: tuple[str, ...] = ()
 
     @property
@@ -211,7 +211,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Backup:
+class BackupConfig:
     """A backup that the elected instance follows the store into.
 
     Attributes:
@@ -244,13 +244,13 @@ class Config:
     instance: str = ""
     acl: str = ""
     spark_master: str = ""
-    election: Election = field(default_factory=Election)
+    election: ElectionConfig = field(default_factory=ElectionConfig)
     listen: Listen = field(default_factory=Listen)
-    access: Access = field(default_factory=Access)
+    access: ServiceAccess = field(default_factory=ServiceAccess)
     requests: Requests = field(default_factory=Requests)
     gates: Gates = field(default_factory=Gates)
     cache: Cache = field(default_factory=Cache)
-    backup: Backup = field(default_factory=Backup)
+    backup: BackupConfig = field(default_factory=BackupConfig)
     jobs: Mapping[str, Job] = field(default_factory=dict)
 
     @property
@@ -442,7 +442,7 @@ def list_missing(config: Config) -> list[str]:
     return missing
 
 
-def read_tls(access: Access) -> ssl.SSLContext | None:
+def read_tls(access: ServiceAccess) -> ssl.SSLContext | None:
     """Return a server's settings for TLS; None: it is not encrypted.
 
     Raises:
@@ -478,7 +478,7 @@ def read_tokens(path: str) -> dict[str, Caller]:
     if mode & 0o077:
         raise InputError(path, f"holds tokens and has mode {mode:04o}", f"run: chmod 600 {path}")
     tokens: dict[str, Caller] = {}
-    roles_of: dict[str, frozenset[Role]] = {}
+    roles_of: dict[str, frozenset[TokenRole]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -486,13 +486,13 @@ def read_tokens(path: str) -> dict[str, Caller]:
         if match is None:
             remedy = (
                 "write a name, a space and a token of at least 16 characters (openssl rand -hex 24 makes one); after "
-                f"another space roles, if not all: {','.join(Role)}"
+                f"another space roles, if not all: {','.join(TokenRole)}"
             )
             raise InputError(f"{path}, line {number}", "is not a name and token", remedy)
-        words = match[3].split(",") if match[3] else list(Role)
-        if not set(words) <= set(Role):
-            raise InputError(f"{path}, line {number}", "has an unknown role", f"known are {', '.join(Role)}")
-        caller = Caller(match[1], frozenset(map(Role, words)))
+        words = match[3].split(",") if match[3] else list(TokenRole)
+        if not set(words) <= set(TokenRole):
+            raise InputError(f"{path}, line {number}", "has an unknown role", f"known are {', '.join(TokenRole)}")
+        caller = Caller(match[1], frozenset(map(TokenRole, words)))
         if roles_of.setdefault(caller.name, caller.roles) != caller.roles:
             problem = f"gives {caller.name} other roles than an earlier line"
             raise InputError(f"{path}, line {number}", problem, "give each name the same roles everywhere")

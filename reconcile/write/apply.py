@@ -34,21 +34,21 @@ from reconcile.errors import Advice, JournalError, PartlyAppliedError, Remedy
 from reconcile.plan.actions import PHASES, Guard
 from reconcile.words import count_noun
 from reconcile.write import guards
-from reconcile.write.apply_results import LISTED, Applied, Conflict, Tally
-from reconcile.write.audit_journal import JOURNAL, Approval, Journal
+from reconcile.write.apply_results import LISTED, Applied, AppliedTally, Conflict
+from reconcile.write.audit_journal import JOURNAL, Approval, AuditJournal
 from reconcile.write.counters import raise_counter
 from reconcile.write.journal_events import (
     LOCK,
     AnnouncedWrite,
+    ApplyEnd,
     Done,
     EarlierRuns,
-    End,
     Event,
     Intent,
     JudgedWave,
+    ReadBackEnd,
     RefusedWrite,
     Stopped,
-    Verified,
     WriteCount,
     append_event,
 )
@@ -60,12 +60,12 @@ from reconcile.write.plan_actions import (
     Actions,
     PlanSurvey,
     cut_batches,
-    demand_acl,
     gather_windows,
     make_lock,
     make_release,
     read_actions,
     read_written,
+    require_acl,
     select_wave,
     skip_left_alone,
     survey_plan,
@@ -73,11 +73,11 @@ from reconcile.write.plan_actions import (
 from reconcile.write.writer import (
     BATCH_ROWS,
     PATIENCE_S,
-    Outcome,
+    ChangeOutcome,
     Patience,
     RecordTarget,
-    Step,
     Writer,
+    WriteStep,
     find_version,
     settle_changes,
     settle_patiently,
@@ -94,7 +94,7 @@ _COOKIES: Final = PHASES["cookie"]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ApplyOptions:
     """How a plan is applied.
 
     Attributes:
@@ -139,7 +139,7 @@ def apply(
     store: MetadataStore,
     root: str,
     journal: Path,
-    options: Options,
+    options: ApplyOptions,
     *,
     now: Callable[[], datetime],
     progress: Callable[[int, int], None] = lambda _done, _all: None,
@@ -166,21 +166,23 @@ def apply(
     """
     actions = skip_left_alone(actions)
     survey = survey_plan(actions, options.wave)
-    _demand_safe(survey, store, root, options)
+    _require_safe(survey, store, root, options)
     binding = {"plan": options.plan_hash, "store": store.uri, "root": root, "acl": options.acl or ""}
     earlier = EarlierRuns(survey.before, survey.last, {group: WriteCount() for group in survey.planned})
     path = journal / JOURNAL
 
-    def demand_ready() -> None:
-        guards.demand_not_undone(earlier, path)
-        guards.demand_waves_before(earlier, path, options.wave)
+    def require_ready() -> None:
+        guards.require_not_undone(earlier, path)
+        guards.require_waves_before(earlier, path, options.wave)
         if judge is not None:
-            guards.demand_sound_waves(earlier, options.wave, options.accept_findings)
+            guards.require_sound_waves(earlier, options.wave, options.accept_findings)
 
     if not path.exists():
-        demand_ready()
-    opening = partial(Journal.open, resume=options.resume, now=now, reason=options.reason, approvals=options.approvals)
-    with opening(journal, binding, replay=earlier.replay, ready=demand_ready) as opened:
+        require_ready()
+    opening = partial(
+        AuditJournal.open, resume=options.resume, now=now, reason=options.reason, approvals=options.approvals
+    )
+    with opening(journal, binding, replay=earlier.replay, ready=require_ready) as opened:
         run = _Run(survey, earlier, store, root.rstrip("/"), options, opened, progress)
         try:
             applied = run.carry_out(actions)
@@ -195,24 +197,24 @@ def apply(
             raise PartlyAppliedError(str(opened.path), problem, Remedy(Advice.MEND_AND_RESUME)) from error
 
 
-def _demand_safe(survey: PlanSurvey, store: MetadataStore, root: str, options: Options) -> None:
+def _require_safe(survey: PlanSurvey, store: MetadataStore, root: str, options: ApplyOptions) -> None:
     """Refuse where writing would destroy: into a root that is in use, or that is another cluster's."""
     if options.acl is not None:
-        demand_acl(options.acl)
+        require_acl(options.acl)
     if options.principals is not None:
         for acl in sorted({*survey.acls, *([] if options.acl is None else [options.acl])}):
-            guards.demand_usable_acl(acl, options.principals)
+            guards.require_usable_acl(acl, options.principals)
     base = root.rstrip("/")
-    guards.demand_same_root(survey.fixed, store, base)
+    guards.require_same_root(survey.fixed, store, base)
     # A plan that writes an instance id was compared by it.
     if not any(action.kind == "instance_id" for action in survey.fixed):
-        guards.demand_same_cluster(store, base, options.instance_ids)
-    guards.demand_room_for_locks(survey.locks, store, base)
+        guards.require_same_cluster(store, base, options.instance_ids)
+    guards.require_room_for_locks(survey.locks, store, base)
     if not options.accept_unfrozen:
-        guards.demand_unused(store, root)
+        guards.require_unused(store, root)
 
 
-Outcomes = Mapping[str, Outcome]
+Outcomes = Mapping[str, ChangeOutcome]
 """Key → what became of its action."""
 
 
@@ -225,8 +227,8 @@ class _Run:
         earlier: EarlierRuns,
         store: MetadataStore,
         base: str,
-        options: Options,
-        journal: Journal,
+        options: ApplyOptions,
+        journal: AuditJournal,
         progress: Callable[[int, int], None],
     ) -> None:
         self._earlier = earlier
@@ -278,7 +280,7 @@ class _Run:
                 raise
             self._writer.finish()
         checked, changed, changed_count = self._read_back(actions)
-        append_event(self._journal, Verified(checked, changed_count))
+        append_event(self._journal, ReadBackEnd(checked, changed_count))
         withheld = self._find_why_withheld(changed_count) if cookies else ""
         if withheld:
             self._withhold_cookies(cookies, withheld)
@@ -288,7 +290,7 @@ class _Run:
                 self._writer.carry_out([self._plan_step(batch)])
         result = Applied(
             tallies={
-                group: Tally(planned, count.written, count.there, count.conflicts, count.withheld)
+                group: AppliedTally(planned, count.written, count.there, count.conflicts, count.withheld)
                 for group, planned in sorted(self._survey.planned.items())
                 for count in (self._counts[group],)
             },
@@ -303,7 +305,7 @@ class _Run:
             f"{kind}.{op}": [t.planned, t.written, t.there, t.conflicts, t.withheld]
             for (kind, op), t in result.tallies.items()
         }
-        append_event(self._journal, End(counts, result.exit_code))
+        append_event(self._journal, ApplyEnd(counts, result.exit_code))
         self._journal.sync()
         return result
 
@@ -400,10 +402,10 @@ class _Run:
                 self._advance(1)
             return Done(number, versions, presumed, missing)
 
-        self._writer.carry_out([Step([self._announce(number, batch, stored)], make, report)])
+        self._writer.carry_out([WriteStep([self._announce(number, batch, stored)], make, report)])
         return standing
 
-    def _plan_step(self, batch: Sequence[Action]) -> Step[Outcomes]:
+    def _plan_step(self, batch: Sequence[Action]) -> WriteStep[Outcomes]:
         """Return how a batch is announced, written, and recorded."""
         stored = self._records.read(batch) if batch[0].op in (*CHANGES, RELEASE) else None
         number = self._take_number()
@@ -417,7 +419,7 @@ class _Run:
             announced_before = {batch[place].key for place in presumed}
             if is_lock:
                 return settle_patiently(self._records, batch, stored, self._patience, announced_before=announced_before)
-            refused = {a.key: Outcome(conflict=self._unlocked[a.seq]) for a in batch if a.seq in self._unlocked}
+            refused = {a.key: ChangeOutcome(conflict=self._unlocked[a.seq]) for a in batch if a.seq in self._unlocked}
             writable = [action for action in batch if action.key not in refused]
             return refused | settle_changes(self._records, writable, stored, announced_before=announced_before)
 
@@ -427,7 +429,7 @@ class _Run:
             refused = [RefusedWrite(place, o.conflict) for place, o in enumerate(ordered) if o.conflict is not None]
             return Done(number, [outcome.version for outcome in ordered], presumed, refused)
 
-        return Step([self._announce(number, batch, stored or {})], make, report)
+        return WriteStep([self._announce(number, batch, stored or {})], make, report)
 
     def _take_number(self) -> int:
         self._batch += 1
@@ -452,7 +454,7 @@ class _Run:
             return known[action.seq]
         return None if stored is None else base64.b64encode(stored.value).decode()
 
-    def _count(self, batch: Sequence[Action], outcomes: Sequence[Outcome]) -> None:
+    def _count(self, batch: Sequence[Action], outcomes: Sequence[ChangeOutcome]) -> None:
         for action, outcome in zip(batch, outcomes, strict=True):
             count = self._counts[action.kind, action.op]
             if action.op == LOCK:
@@ -482,7 +484,7 @@ class _Run:
     def _choose_acl(self, action: Action) -> str | None:
         return action.acl if action.acl is not None else self._options.acl
 
-    def _raise(self, action: Action) -> Outcome:
+    def _raise(self, action: Action) -> ChangeOutcome:
         key, acl = self._records.make_absolute(action.key), self._choose_acl(action)
         was_announced = action.seq in self._earlier.presumed
         return raise_counter(action, self._store, self._base, key, acl=acl, was_announced=was_announced)

@@ -13,7 +13,7 @@ LISTED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class AppliedTally:
     """What became of the actions of one kind and op; the last four add up to the first."""
 
     planned: int
@@ -49,7 +49,7 @@ class Applied:
         starts_after_thaw: none of them starts before a thaw.
     """
 
-    tallies: Mapping[tuple[str, str], Tally]
+    tallies: Mapping[tuple[str, str], AppliedTally]
     conflicts: tuple[Conflict, ...]
     checked: int
     changed: tuple[str, ...]

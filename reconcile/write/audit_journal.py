@@ -48,7 +48,7 @@ _OTHERS_WRITE: Final = 0o022
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JournalLine:
     """One line of a journal, and the byte at which it begins."""
 
     number: int
@@ -80,7 +80,7 @@ class Torn:
     length: int
 
 
-def scan(path: Path, decode: Callable[[bytes], Any] = json.loads) -> Iterator[Record | Torn]:
+def scan(path: Path, decode: Callable[[bytes], Any] = json.loads) -> Iterator[JournalLine | Torn]:
     """Yield every record of a journal, and at most one torn end, after checking each against its hash.
 
     Args:
@@ -97,7 +97,7 @@ def scan(path: Path, decode: Callable[[bytes], Any] = json.loads) -> Iterator[Re
         raise JournalError(str(path), "there is no journal", "name the folder that apply wrote it to") from error
 
 
-def _scan(journal: BinaryIO, path: Path, decode: Callable[[bytes], Any] = json.loads) -> Iterator[Record | Torn]:
+def _scan(journal: BinaryIO, path: Path, decode: Callable[[bytes], Any] = json.loads) -> Iterator[JournalLine | Torn]:
     offset, number, previous = 0, 0, ""
     while line := journal.readline():
         record = _record(line, offset, decode)
@@ -117,7 +117,7 @@ def _make_altered_error(path: Path, number: int) -> JournalError:
     return JournalError(str(path), f"line {number + 1} was altered after it was written", "keep it as evidence")
 
 
-def read_at(path: Path, offset: int) -> Record:
+def read_at(path: Path, offset: int) -> JournalLine:
     """Return the record at a byte that `scan` gave.
 
     Raises:
@@ -131,7 +131,7 @@ def read_at(path: Path, offset: int) -> Record:
     return record
 
 
-def _record(line: bytes, offset: int, decode: Callable[[bytes], Any] = json.loads) -> Record | None:
+def _record(line: bytes, offset: int, decode: Callable[[bytes], Any] = json.loads) -> JournalLine | None:
     """Return the record that a line holds; None if it is torn or does not agree with its hash."""
     body, tail = line[: -_TAIL - 1], line[-_TAIL - 1 :]
     if not (tail.startswith(_HASH) and tail.endswith(b'"}\n')):
@@ -142,7 +142,7 @@ def _record(line: bytes, offset: int, decode: Callable[[bytes], Any] = json.load
         return None
     try:
         fields = decode(content)
-        return Record(int(fields["n"]), str(fields["at"]), str(fields["event"]), fields, stated.decode(), offset)
+        return JournalLine(int(fields["n"]), str(fields["at"]), str(fields["event"]), fields, stated.decode(), offset)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
@@ -166,7 +166,7 @@ def report_foreign(path: Path) -> Iterator[None]:
         raise JournalError(str(path), problem, "name the folder of a journal that it wrote") from error
 
 
-class Journal:
+class AuditJournal:
     """A journal that is open for writing; one process at a time, by a lock on the file.
 
     Attributes:
@@ -198,7 +198,7 @@ class Journal:
         *,
         resume: bool,
         now: Callable[[], datetime],
-        replay: Callable[[Record], None],
+        replay: Callable[[JournalLine], None],
         ready: Callable[[], None] = lambda: None,
         write: Callable[[int, bytes], int] = os.write,
         reason: str | None = None,
@@ -245,7 +245,7 @@ class Journal:
         binding: Mapping[str, str],
         *,
         resume: bool,
-        replay: Callable[[Record], None],
+        replay: Callable[[JournalLine], None],
         ready: Callable[[], None],
         reason: str | None,
         approvals: Sequence[Approval],
@@ -256,7 +256,7 @@ class Journal:
                 torn = record
                 continue
             if not self.earlier:
-                self._demand_same(record, binding)
+                self._require_same(record, binding)
                 self.earlier = True
             self._number, self._previous = record.number + 1, record.hash
             with report_foreign(self.path):
@@ -278,12 +278,12 @@ class Journal:
             self.append("begin", header)
         self.sync()
 
-    def _scan(self) -> Iterator[Record | Torn]:
+    def _scan(self) -> Iterator[JournalLine | Torn]:
         # What is open, not what has its name by now.
         with os.fdopen(os.dup(self._handle), "rb") as journal:
             yield from _scan(journal, self.path)
 
-    def _demand_same(self, record: Record, binding: Mapping[str, str]) -> None:
+    def _require_same(self, record: JournalLine, binding: Mapping[str, str]) -> None:
         if record.fields.get("binding") != dict(binding):
             raise JournalError(
                 str(self.path), "it belongs to another plan, store or root", "name another journal folder"
@@ -347,13 +347,13 @@ def _open_own(path: Path) -> int:
     with ExitStack() as unopened:
         handle = os.open(path, flags, _FILE_MODE)
         unopened.callback(os.close, handle)
-        _demand_own(path, os.fstat(handle))
+        _require_own(path, os.fstat(handle))
         os.fchmod(handle, _FILE_MODE)
         unopened.pop_all()
     return handle
 
 
-def _demand_own(path: Path, status: os.stat_result) -> None:
+def _require_own(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink != 1:
         problem = "is not a file of your own, with one name"
         raise JournalError(str(path), problem, Remedy(Advice.NAME_OTHER_JOURNAL))

@@ -6,12 +6,12 @@ from backends.errors import OutcomeUnknownError, VersionConflictError
 from backends.protocols import MetadataStore, Write
 from reconcile.write.freezing.freeze_state import choose_kept_acl
 from reconcile.write.plan_actions import Action, read_counter
-from reconcile.write.writer import Outcome
+from reconcile.write.writer import ChangeOutcome
 
 
 def raise_counter(
     action: Action, store: MetadataStore, base: str, key: str, *, acl: str | None, was_announced: bool
-) -> Outcome:
+) -> ChangeOutcome:
     """Raise a counter, and read it back; a repetition costs some numbers at most.
 
     Args:
@@ -31,9 +31,9 @@ def raise_counter(
         with suppress(VersionConflictError, OutcomeUnknownError):
             store.write([Write(key, b"", None, choose_kept_acl(store, base, action.key, acl))])
     elif action.is_made(stored):
-        return Outcome(version=stored.version if was_announced else None)
+        return ChangeOutcome(version=stored.version if was_announced else None)
     reached = store.raise_counter(key, target)
     stored = store.get(key)
     if stored is None or reached <= target or not action.is_made(stored):
-        return Outcome(conflict="it did not keep the number that it was raised to")
-    return Outcome(version=stored.version)
+        return ChangeOutcome(conflict="it did not keep the number that it was raised to")
+    return ChangeOutcome(version=stored.version)

@@ -1,21 +1,21 @@
 """What must hold before anything is written: each guard looks, and refuses by `GuardRefusedError`.
 
-    demand_same_root      the store's LAYOUT and instance id are the plan's
-    demand_same_cluster   the same by the bookies' cookies, where the plan writes no instance id
-    demand_unused         no bookie is registered in a root that can be listed
-    demand_stopped        no bookie answers at the address in its id
-    demand_room_for_locks the store can list the locks that guard ledgers
-    demand_no_replication replication is disabled, where ledgers are guarded by names alone
-    demand_usable_acl     an ACL leaves this session what it needs
+    require_same_root      the store's LAYOUT and instance id are the plan's
+    require_same_cluster   the same by the bookies' cookies, where the plan writes no instance id
+    require_unused         no bookie is registered in a root that can be listed
+    require_stopped        no bookie answers at the address in its id
+    require_room_for_locks the store can list the locks that guard ledgers
+    require_no_replication replication is disabled, where ledgers are guarded by names alone
+    require_usable_acl     an ACL leaves this session what it needs
     choose_acl            a store that somebody secured says nothing of the ACL that records must have
-    demand_not_undone     no undo has begun with the journal
-    demand_waves_before   the waves before were written to their end
-    demand_sound_waves    what the waves before wrote was scrutinized, and nothing unexpected was found
-    demand_frozen         no bookie can list the store while records are removed
-    demand_separate_root  a rehearsal's root is in no cluster's
-    demand_unregistered   no bookie is registered in a rehearsal's root
-    demand_layout         a freeze knows the layout
-    demand_admin, …       the identity of a freeze may change rights, and make nodes
+    require_not_undone     no undo has begun with the journal
+    require_waves_before   the waves before were written to their end
+    require_sound_waves    what the waves before wrote was scrutinized, and nothing unexpected was found
+    require_frozen         no bookie can list the store while records are removed
+    require_separate_root  a rehearsal's root is in no cluster's
+    require_unregistered   no bookie is registered in a rehearsal's root
+    require_layout         a freeze knows the layout
+    require_admin, …       the identity of a freeze may change rights, and make nodes
 
 What a thaw must find is judged by listings, in `reconcile.check`.
 """
@@ -70,7 +70,7 @@ def _name_some(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
 
 
-def demand_same_root(fixed: Iterable[Action], store: MetadataStore, base: str) -> None:
+def require_same_root(fixed: Iterable[Action], store: MetadataStore, base: str) -> None:
     """Refuse a root whose LAYOUT or instance id is another one than the plan's.
 
     Args:
@@ -104,7 +104,7 @@ def demand_same_root(fixed: Iterable[Action], store: MetadataStore, base: str) -
             )
 
 
-def demand_same_cluster(store: MetadataStore, base: str, instance_ids: Sequence[str]) -> None:
+def require_same_cluster(store: MetadataStore, base: str, instance_ids: Sequence[str]) -> None:
     """Refuse a store whose instance id is none of those that the plan was made of.
 
     Raises:
@@ -122,7 +122,7 @@ def demand_same_cluster(store: MetadataStore, base: str, instance_ids: Sequence[
             )
 
 
-def demand_unused(store: MetadataStore, root: str) -> None:
+def require_unused(store: MetadataStore, root: str) -> None:
     """Refuse a root in which bookies are registered, unless it is frozen: they delete what a partial root lacks.
 
     Raises:
@@ -141,7 +141,7 @@ def demand_unused(store: MetadataStore, root: str) -> None:
         )
 
 
-def demand_room_for_locks(locks: Collection[str], store: MetadataStore, base: str) -> None:
+def require_room_for_locks(locks: Collection[str], store: MetadataStore, base: str) -> None:
     """Refuse more locks than a store lists in one answer: past that no worker finds out which ledgers are free.
 
     Args:
@@ -164,7 +164,7 @@ def demand_room_for_locks(locks: Collection[str], store: MetadataStore, base: st
         )
 
 
-def demand_no_replication(named: int, store: MetadataStore, base: str) -> None:
+def require_no_replication(named: int, store: MetadataStore, base: str) -> None:
     """Refuse guards by names while replication is enabled: a worker replaces a silent member, whose copies then go.
 
     Args:
@@ -191,7 +191,7 @@ def ask_whether_running(bookies: Iterable[str]) -> Mapping[str, bool]:
         return dict(zip(names, pool.map(_is_answered, names), strict=True))
 
 
-def demand_stopped(bookies: Iterable[str]) -> None:
+def require_stopped(bookies: Iterable[str]) -> None:
     """Refuse where a bookie answers at the address in its id.
 
     On etcd a bookie that lost its lease once runs on and never registers again. An id that is not a host:port is passed
@@ -242,7 +242,7 @@ def find_lacking_permissions(acl: str, principals: Iterable[str]) -> str:
     return "".join(perm for perm in _NEEDED if perm not in given)
 
 
-def demand_usable_acl(acl: str, principals: Sequence[str]) -> None:
+def require_usable_acl(acl: str, principals: Sequence[str]) -> None:
     """Refuse an ACL under which this session could not read, go on below or remove what it makes.
 
     Raises:
@@ -294,7 +294,7 @@ def _read_grants(store: AccessControl, absolute_keys: Iterable[str]) -> set[tupl
     return {(name_principal(right), right.perms) for acl in acls if acl is not None for right in parse_acl(acl.text)}
 
 
-def demand_frozen(store: MetadataStore, root: str, ledgers: int) -> None:
+def require_frozen(store: MetadataStore, root: str, ledgers: int) -> None:
     """Refuse to remove records from a store that bookies can list.
 
     Args:
@@ -314,7 +314,7 @@ def demand_frozen(store: MetadataStore, root: str, ledgers: int) -> None:
         )
 
 
-def demand_separate_root(store: MetadataStore, root: str, marks: Sequence[str]) -> None:
+def require_separate_root(store: MetadataStore, root: str, marks: Sequence[str]) -> None:
     """Refuse a rehearsal's root that stands inside a ledgers root, or inside another rehearsal's.
 
     Args:
@@ -331,7 +331,7 @@ def demand_separate_root(store: MetadataStore, root: str, marks: Sequence[str]) 
             raise GuardRefusedError(root, problem, "name a root of its own, e.g. /bkmeta-rehearsal/ledgers")
 
 
-def demand_unregistered(store: MetadataStore, root: str) -> None:
+def require_unregistered(store: MetadataStore, root: str) -> None:
     """Refuse to remove a root in which bookies are registered.
 
     Raises:
@@ -345,7 +345,7 @@ def demand_unregistered(store: MetadataStore, root: str) -> None:
         raise GuardRefusedError(root + folder, problem, "stop them first")
 
 
-def demand_not_undone(earlier: EarlierRuns, journal: Path) -> None:
+def require_not_undone(earlier: EarlierRuns, journal: Path) -> None:
     """Refuse a journal that an undo has begun with: what it says is written may be gone.
 
     Raises:
@@ -360,7 +360,7 @@ def demand_not_undone(earlier: EarlierRuns, journal: Path) -> None:
         raise GuardRefusedError(str(journal), problem, remedy)
 
 
-def demand_waves_before(earlier: EarlierRuns, journal: Path, wave: int | None) -> None:
+def require_waves_before(earlier: EarlierRuns, journal: Path, wave: int | None) -> None:
     """Refuse to go on where a wave before was not written to its end: a resumed run would take it for done.
 
     Raises:
@@ -374,7 +374,7 @@ def demand_waves_before(earlier: EarlierRuns, journal: Path, wave: int | None) -
         )
 
 
-def demand_sound_waves(earlier: EarlierRuns, wave: int | None, accepted: int) -> None:
+def require_sound_waves(earlier: EarlierRuns, wave: int | None, accepted: int) -> None:
     """Refuse a wave before what the earlier ones wrote was scrutinized, or while something unexpected was found.
 
     Args:
@@ -397,7 +397,7 @@ def demand_sound_waves(earlier: EarlierRuns, wave: int | None, accepted: int) ->
         raise GuardRefusedError(f"wave {wave}", problem, Remedy(Advice.FIX_OR_ACCEPT_FINDINGS, str(unexpected)))
 
 
-def demand_layout(store: MetadataStore, root: str, named: keys.Layout | None) -> keys.Layout:
+def require_layout(store: MetadataStore, root: str, named: keys.Layout | None) -> keys.Layout:
     """Return a layout that can be frozen.
 
     Raises:
@@ -441,7 +441,7 @@ def read_acl(store: ControlledStore, root: str, key: str, identity: str) -> Acl 
         raise _describe_powerless(root, key, "READ", identity) from error
 
 
-def demand_admin(root: str, key: str, acl: str, identity: str) -> None:
+def require_admin(root: str, key: str, acl: str, identity: str) -> None:
     """Refuse to change the ACL of a node where the identity may not.
 
     Raises:
@@ -452,7 +452,7 @@ def demand_admin(root: str, key: str, acl: str, identity: str) -> None:
         raise _describe_powerless(root, key, "ADMIN", identity)
 
 
-def demand_creation(store: ControlledStore, root: str, key: str, identity: str) -> None:
+def require_creation(store: ControlledStore, root: str, key: str, identity: str) -> None:
     """Refuse to make a node below a root where the identity may not.
 
     Raises:
@@ -464,7 +464,7 @@ def demand_creation(store: ControlledStore, root: str, key: str, identity: str) 
         raise _describe_powerless(root, key, "CREATE above it", identity)
 
 
-def demand_root_creation(root: str, acl: str, identity: str) -> None:
+def require_root_creation(root: str, acl: str, identity: str) -> None:
     """Refuse to make a root where the identity may not, or with an ACL that would lock it out.
 
     Args:

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
-from reconcile.write.audit_journal import Journal, Record
+from reconcile.write.audit_journal import AuditJournal, JournalLine
 
 FREEZE: Final = "freeze"
 THAW: Final = "thaw"
@@ -50,8 +50,8 @@ class Event(Protocol):
         ...
 
 
-def append_event(journal: Journal, event: Event) -> None:
-    """Add a line to a journal; it is safe only after `Journal.sync`."""
+def append_event(journal: AuditJournal, event: Event) -> None:
+    """Add a line to a journal; it is safe only after `AuditJournal.sync`."""
     journal.append(event.event, event.encode())
 
 
@@ -120,7 +120,7 @@ class Done(_Line):
 
 
 @dataclass(frozen=True, slots=True)
-class Verified(_Line):
+class ReadBackEnd(_Line):
     """All keys but cookies were read back."""
 
     checked: int
@@ -149,7 +149,7 @@ class Stopped(_Line):
 
 
 @dataclass(frozen=True, slots=True)
-class End(_Line):
+class ApplyEnd(_Line):
     """A run of an apply came to its end."""
 
     counts: Mapping[str, Sequence[int]]
@@ -271,7 +271,7 @@ class AclChangesEnded:
         return {"root_txn": self.root_txn}
 
 
-def read_event(record: Record) -> Event | None:
+def read_event(record: JournalLine) -> Event | None:
     """Return what a line says, if it is of an event that somebody goes on with; else None.
 
     Raises:
@@ -379,7 +379,7 @@ class EarlierRuns:
     has_announced: bool = False
     _open: OpenBatches = field(default_factory=OpenBatches)
 
-    def replay(self, record: Record) -> None:
+    def replay(self, record: JournalLine) -> None:
         """Take one line of the journal, in order."""
         match read_event(record):
             case Intent() as intent:
@@ -469,7 +469,7 @@ class FreezeHistory:
     identity: str = ""
     former: str = ""
 
-    def replay(self, record: Record) -> None:
+    def replay(self, record: JournalLine) -> None:
         """Take one line of the journal, in order."""
         match read_event(record):
             case AclChangesBegun() as begun:

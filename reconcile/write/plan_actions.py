@@ -218,13 +218,13 @@ def survey_plan(actions: Actions, wave: int | None) -> PlanSurvey:
     for table in actions():
         if not table.num_rows:
             continue
-        _demand_order(table, seq, phase)
+        _require_order(table, seq, phase)
         if wave is not None:
             behind = pa.array(np.diff(table["wave"].to_numpy(), prepend=wave_number) < 0)
             _refuse(table, behind, "it comes after its wave")
         seq, phase = table["seq"][-1].as_py(), PHASES[table["kind"][-1].as_py()]
         wave_number = table["wave"][-1].as_py()
-        _demand_fields(table)
+        _require_fields(table)
         acls.update(acl for acl in pc.unique(table["acl"]).to_pylist() if acl is not None)
         chosen, so_far = select_wave(table, wave), select_up_to_wave(table, wave)
         for row in chosen.group_by(["kind", "op"]).aggregate([([], "count_all")]).to_pylist():
@@ -247,11 +247,11 @@ def survey_plan(actions: Actions, wave: int | None) -> PlanSurvey:
         for action in read_actions(table.filter(pc.equal(table["op"], RAISE))):
             read_counter(action)
     for acl in acls:
-        demand_acl(acl)
+        require_acl(acl)
     return PlanSurvey(planned, tuple(fixed), frozenset(acls), last_before, last, read_back, frozenset(locks))
 
 
-def demand_acl(acl: str) -> None:
+def require_acl(acl: str) -> None:
     """Refuse text that is no ACL.
 
     Raises:
@@ -273,7 +273,7 @@ def select_up_to_wave(table: pa.Table, wave: int | None) -> pa.Table:
     return table if wave is None else table.filter(pc.less_equal(table["wave"], wave))
 
 
-def _demand_order(table: pa.Table, seq: int, phase: int) -> None:
+def _require_order(table: pa.Table, seq: int, phase: int) -> None:
     places = pc.index_in(table["kind"], pa.array(list(PHASES)))
     if places.null_count:
         _refuse(table, pc.is_null(places), "its kind is not known")
@@ -283,7 +283,7 @@ def _demand_order(table: pa.Table, seq: int, phase: int) -> None:
     _refuse(table, pa.array(behind), "it is out of order")
 
 
-def _demand_fields(table: pa.Table) -> None:
+def _require_fields(table: pa.Table) -> None:
     op, kind = table["op"], table["kind"]
     is_raise = pc.equal(op, RAISE)
     changes = pc.is_in(op, pa.array(sorted(CHANGES)))

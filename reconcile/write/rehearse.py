@@ -22,7 +22,7 @@ from backends.protocols import MetadataStore, Versioned, Write
 from reconcile.errors import Advice, GuardRefusedError, PartlyAppliedError, Remedy
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import open_captured_store
-from reconcile.write.guards import demand_separate_root, demand_unregistered
+from reconcile.write.guards import require_separate_root, require_unregistered
 from reconcile.write.writer import BATCH_ROWS, RecordTarget, settle_changes
 from recovery.codecs.store import COOKIES
 from recovery.codecs.store_kind import KINDS
@@ -77,10 +77,10 @@ def begin(dataset: Dataset, plan_hash: str, store: MetadataStore, root: str, *, 
         GuardRefusedError: the root is neither absent nor marked, is another plan's rehearsal, is the plan's own root,
             or stands inside a ledgers root.
     """
-    _demand_elsewhere(dataset, store, root)
+    _require_elsewhere(dataset, store, root)
     if store.get(root) is not None:
         return _take_up(plan_hash, store, root)
-    demand_separate_root(store, root, _MARKS_OF_ROOTS)
+    require_separate_root(store, root, _MARKS_OF_ROOTS)
     mark = Mark(plan_hash, now().isoformat(timespec="seconds"), secrets.token_hex(8))
     marking = _Marking(mark.encode())
     # Writing the mark makes the root.
@@ -120,7 +120,7 @@ def _take_up(plan_hash: str, store: MetadataStore, root: str) -> Mark:
     return mark
 
 
-def _demand_elsewhere(dataset: Dataset, store: MetadataStore, root: str) -> None:
+def _require_elsewhere(dataset: Dataset, store: MetadataStore, root: str) -> None:
     """Refuse the root that the plan is for, unless the store is seen to be another one."""
     if root != read_plan_manifest(dataset).binding.root:
         return
@@ -147,7 +147,7 @@ def remove(store: MetadataStore, root: str, *, progress: Callable[[int, int], No
         return 0
     if read_mark(store, root) is None:
         raise GuardRefusedError(root, "is not marked as a rehearsal", "only what bkmeta rehearse made is removed by it")
-    demand_unregistered(store, root)
+    require_unregistered(store, root)
     removed = 0
     batch: list[str] = []
     for key in _list_below(store, root):

@@ -32,8 +32,17 @@ from backends.errors import BackendError
 from backends.protocols import MetadataStore, Versioned, Write
 from reconcile.errors import Advice, JournalError, PartlyAppliedError, Remedy
 from reconcile.plan.actions import REUSE_LOCK, SUBTREE
-from reconcile.write.audit_journal import JOURNAL, Approval, Journal, Record, Torn, read_at, report_foreign, scan
-from reconcile.write.guards import demand_frozen
+from reconcile.write.audit_journal import (
+    JOURNAL,
+    Approval,
+    AuditJournal,
+    JournalLine,
+    Torn,
+    read_at,
+    report_foreign,
+    scan,
+)
+from reconcile.write.guards import require_frozen
 from reconcile.write.journal_events import (
     LOCK,
     Done,
@@ -50,7 +59,7 @@ from reconcile.write.journal_events import (
     read_event,
 )
 from reconcile.write.plan_actions import CREATES, RELEASE
-from reconcile.write.writer import Outcome, RecordTarget, Step, Writer, cut_transactions, settle_changes
+from reconcile.write.writer import ChangeOutcome, RecordTarget, Writer, WriteStep, cut_transactions, settle_changes
 
 LISTED: Final = 100
 """Keys left as they are that a result names; all are counted, and all are in the journal."""
@@ -62,7 +71,7 @@ _EVENTS_OF_APPLY: Final = frozenset({"begin", "intent", "done", "verified", "sto
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class UndoProposal:
     """What an undo would do, as a person confirms it.
 
     Attributes:
@@ -181,7 +190,7 @@ class _History:
     _open: OpenBatches = field(default_factory=OpenBatches)
     _offsets: dict[int, int] = field(default_factory=dict)
 
-    def replay(self, record: Record) -> None:
+    def replay(self, record: JournalLine) -> None:
         """Take one line of the journal, in order."""
         if record.number == 0:
             self.binding = {str(key): str(value) for key, value in (record.fields.get("binding") or {}).items()}
@@ -217,7 +226,7 @@ def _read_history(path: Path) -> _History:
     return history
 
 
-def propose(folder: Path, store: MetadataStore, root: str, *, replaced_only: bool = False) -> Proposal:
+def propose(folder: Path, store: MetadataStore, root: str, *, replaced_only: bool = False) -> UndoProposal:
     """Return what an undo would do; nothing is written.
 
     Args:
@@ -245,12 +254,12 @@ def propose(folder: Path, store: MetadataStore, root: str, *, replaced_only: boo
     created = sum(count for (kind, op), count in history.writes.items() if op in CREATES and kind not in harmless)
     ledgers = sum(count for (kind, op), count in history.writes.items() if op in CREATES and kind == "ledger")
     if created and not replaced_only:
-        demand_frozen(store, root, ledgers)
-    return Proposal(path, history.binding, history.writes, ledgers, replaced_only, history.head)
+        require_frozen(store, root, ledgers)
+    return UndoProposal(path, history.binding, history.writes, ledgers, replaced_only, history.head)
 
 
 def undo(
-    proposal: Proposal,
+    proposal: UndoProposal,
     store: MetadataStore,
     root: str,
     *,
@@ -275,7 +284,7 @@ def undo(
         BackendError: the store failed before anything was written.
         PartlyAppliedError: the store, or the journal, failed later.
     """
-    with Journal.open(
+    with AuditJournal.open(
         proposal.journal.parent,
         proposal.binding,
         resume=True,
@@ -302,7 +311,7 @@ def _make_write(reversal: _Reversal, key: str, stored: Versioned | None) -> Writ
 class _Run:
     """One run of an undo."""
 
-    def __init__(self, proposal: Proposal, store: MetadataStore, base: str, journal: Journal) -> None:
+    def __init__(self, proposal: UndoProposal, store: MetadataStore, base: str, journal: AuditJournal) -> None:
         self.writer = Writer(journal)
         self._journal = journal
         self._proposal = proposal
@@ -385,18 +394,18 @@ class _Run:
         batch: Sequence[_Reversal],
         stored: Mapping[str, Versioned | None],
         left: Sequence[RefusedWrite],
-    ) -> Step[Mapping[str, Outcome]]:
+    ) -> WriteStep[Mapping[str, ChangeOutcome]]:
         versions = {key: None if node is None else node.version for key, node in stored.items()}
         announced = [UndoneWrite(r.place, r.key, versions[r.key], r.op) for r in batch]
 
-        def make() -> dict[str, Outcome]:
-            outcomes: dict[str, Outcome] = {}
+        def make() -> dict[str, ChangeOutcome]:
+            outcomes: dict[str, ChangeOutcome] = {}
             # Former values may be much larger than those that replaced them.
             for transaction in cut_transactions(batch):
                 outcomes |= settle_changes(self._records, transaction, stored)
             return outcomes
 
-        def report(outcomes: Mapping[str, Outcome]) -> Event:
+        def report(outcomes: Mapping[str, ChangeOutcome]) -> Event:
             refused = []
             for reversal in batch:
                 conflict = outcomes[reversal.key].conflict
@@ -406,7 +415,7 @@ class _Run:
                     refused.append(self._leave(reversal, conflict))
             return Undid(number, [*left, *refused])
 
-        return Step([Undoing(number, announced)], make, report)
+        return WriteStep([Undoing(number, announced)], make, report)
 
     def _leave(self, reversal: _Reversal, reason: str) -> RefusedWrite:
         self._keep(reversal.seq)

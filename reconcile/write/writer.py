@@ -26,7 +26,7 @@ from backends.errors import (
     VersionConflictError,
 )
 from backends.protocols import MetadataStore, Versioned, Write
-from reconcile.write.audit_journal import Journal
+from reconcile.write.audit_journal import AuditJournal
 from reconcile.write.journal_events import Event, append_event
 from recovery.codecs.store import place_key
 
@@ -45,7 +45,7 @@ _ROUNDS: Final = 10
 _NOT_WHOLE: Final = "another change of its transaction could not be made"
 
 
-class Stored(Protocol):
+class StoredValue(Protocol):
     """What is at a key: its value, or its ACL."""
 
     @property
@@ -57,7 +57,7 @@ class Stored(Protocol):
 S_contra = TypeVar("S_contra", contravariant=True)
 
 
-class Change(Protocol[S_contra]):
+class KeyChange(Protocol[S_contra]):
     """What one key must be."""
 
     @property
@@ -74,14 +74,14 @@ class Change(Protocol[S_contra]):
         ...
 
 
-C = TypeVar("C", bound=Change[Any])
-C_contra = TypeVar("C_contra", bound=Change[Any], contravariant=True)
+C = TypeVar("C", bound=KeyChange[Any])
+C_contra = TypeVar("C_contra", bound=KeyChange[Any], contravariant=True)
 T = TypeVar("T")
 ByKey = Mapping[str, Any]
 """Key below the root → what is there; None: nothing."""
 
 
-class Target(Protocol[C_contra]):
+class WriteTarget(Protocol[C_contra]):
     """Where changes of one sort are read and made."""
 
     def read(self, changes: Sequence[C_contra]) -> ByKey:
@@ -136,7 +136,7 @@ class RecordTarget(Generic[C]):
         )
 
 
-class SizedChange(Change[S_contra], Protocol[S_contra]):
+class SizedChange(KeyChange[S_contra], Protocol[S_contra]):
     """A change of which it is known how many bytes it adds to a transaction."""
 
     @property
@@ -168,7 +168,7 @@ def cut_transactions(changes: Iterable[Z], rows: int = BATCH_ROWS) -> Iterator[l
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChangeOutcome:
     """What became of a change.
 
     Attributes:
@@ -180,19 +180,19 @@ class Outcome:
     conflict: str | None = None
 
 
-def find_version(stored: Stored | None) -> int:
+def find_version(stored: StoredValue | None) -> int:
     """Return the version of what is at a key, as journals write it."""
     return ABSENT if stored is None else stored.version
 
 
 def settle_changes(
-    target: Target[C],
+    target: WriteTarget[C],
     changes: Sequence[C],
     stored: ByKey | None = None,
     *,
     announced_before: Collection[str] = (),
     is_whole: bool = False,
-) -> dict[str, Outcome]:
+) -> dict[str, ChangeOutcome]:
     """Bring every change to its end; nothing counts as made before it was read back.
 
     Args:
@@ -209,7 +209,7 @@ def settle_changes(
         UnavailableError: no answer came, however often the changes were sent, or the store is full.
         BackendError: the store failed otherwise than by a conflict.
     """
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, ChangeOutcome] = {}
     announced = set(announced_before)
     remaining = list(changes)
     lost: OutcomeUnknownError | None = None
@@ -217,7 +217,7 @@ def settle_changes(
         if stored is not None:
             remaining = _sort_out(remaining, stored, announced, outcomes)
         if is_whole and any(outcome.conflict is not None for outcome in outcomes.values()):
-            outcomes.update((change.key, Outcome(conflict=_NOT_WHOLE)) for change in remaining)
+            outcomes.update((change.key, ChangeOutcome(conflict=_NOT_WHOLE)) for change in remaining)
             return outcomes
         if not remaining:
             return outcomes
@@ -234,7 +234,7 @@ def settle_changes(
             refused = [change for change in remaining if target.make_absolute(change.key) == error.key]
             if not refused:
                 raise
-            outcomes.update((change.key, Outcome(conflict=reason)) for change in refused)
+            outcomes.update((change.key, ChangeOutcome(conflict=reason)) for change in refused)
             remaining = [change for change in remaining if change not in refused]
             continue
         except VersionConflictError:
@@ -254,7 +254,7 @@ def settle_changes(
     if lost is not None and remaining:
         raise UnavailableError(lost.store, f"{_ROUNDS} writes in a row had no answer") from lost
     for change in remaining:
-        outcomes[change.key] = Outcome(conflict="another program changes it all the time")
+        outcomes[change.key] = ChangeOutcome(conflict="another program changes it all the time")
     return outcomes
 
 
@@ -277,13 +277,13 @@ class Patience:
 
 
 def settle_patiently(
-    target: Target[C],
+    target: WriteTarget[C],
     changes: Sequence[C],
     stored: ByKey | None,
     patience: Patience,
     *,
     announced_before: Collection[str] = (),
-) -> dict[str, Outcome]:
+) -> dict[str, ChangeOutcome]:
     """Bring every change to its end as `settle_changes` does, and try those in conflict again while there is time."""
     outcomes = settle_changes(target, changes, stored, announced_before=announced_before)
     while True:
@@ -293,29 +293,31 @@ def settle_patiently(
         outcomes |= settle_changes(target, waiting, target.read(waiting), announced_before=announced_before)
 
 
-def _sort_out(changes: Sequence[C], stored: ByKey, announced: Collection[str], outcomes: dict[str, Outcome]) -> list[C]:
+def _sort_out(
+    changes: Sequence[C], stored: ByKey, announced: Collection[str], outcomes: dict[str, ChangeOutcome]
+) -> list[C]:
     """Settle what a reading settles; return the changes that can still be made."""
     remaining = []
     for change in changes:
         node = stored[change.key]
         objection = change.find_objection(node)
         if change.is_made(node):
-            outcomes[change.key] = Outcome(version=find_version(node) if change.key in announced else None)
+            outcomes[change.key] = ChangeOutcome(version=find_version(node) if change.key in announced else None)
         elif objection is not None:
-            outcomes[change.key] = Outcome(conflict=objection)
+            outcomes[change.key] = ChangeOutcome(conflict=objection)
         else:
             remaining.append(change)
     return remaining
 
 
-def _judge_sent(change: Change[Any], stored: Stored | None) -> Outcome:
+def _judge_sent(change: KeyChange[Any], stored: StoredValue | None) -> ChangeOutcome:
     if change.is_made(stored):
-        return Outcome(version=find_version(stored))
-    return Outcome(conflict="another program changed it right after it was written")
+        return ChangeOutcome(version=find_version(stored))
+    return ChangeOutcome(conflict="another program changed it right after it was written")
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Generic[T]):
+class WriteStep(Generic[T]):
     """Changes that are announced together.
 
     Attributes:
@@ -336,13 +338,13 @@ class Writer:
         has_begun: whether anything may have been written.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: AuditJournal) -> None:
         """Take a journal that is open for writing."""
         self.has_begun = False
         self._journal = journal
-        self._under_way: list[tuple[Step[Any], Future[Any]]] = []
+        self._under_way: list[tuple[WriteStep[Any], Future[Any]]] = []
 
-    def carry_out(self, steps: Sequence[Step[T]], pool: ThreadPoolExecutor | None = None) -> None:
+    def carry_out(self, steps: Sequence[WriteStep[T]], pool: ThreadPoolExecutor | None = None) -> None:
         """Announce steps together, make them, and record what became of each.
 
         Args:
@@ -362,7 +364,7 @@ class Writer:
         for step in steps:
             self._record(step, step.make())
 
-    def begin(self, steps: Sequence[Step[Any]], pool: ThreadPoolExecutor) -> None:
+    def begin(self, steps: Sequence[WriteStep[Any]], pool: ThreadPoolExecutor) -> None:
         """Announce steps together and have them made, while those that were begun before still are; record these.
 
         Args:
@@ -388,14 +390,14 @@ class Writer:
         begun, self._under_way = self._under_way, []
         self._take_up(begun)
 
-    def _announce(self, steps: Sequence[Step[Any]]) -> None:
+    def _announce(self, steps: Sequence[WriteStep[Any]]) -> None:
         for step in steps:
             for announcement in step.announcements:
                 append_event(self._journal, announcement)
         self._journal.sync()
         self.has_begun = True
 
-    def _take_up(self, begun: Sequence[tuple[Step[Any], Future[Any]]]) -> None:
+    def _take_up(self, begun: Sequence[tuple[WriteStep[Any], Future[Any]]]) -> None:
         wait([answer for _, answer in begun])
         failure: BaseException | None = None
         for step, answer in begun:
@@ -406,7 +408,7 @@ class Writer:
         if failure is not None:
             raise failure
 
-    def _record(self, step: Step[T], result: T) -> None:
+    def _record(self, step: WriteStep[T], result: T) -> None:
         line = step.report(result)
         if line is not None:
             append_event(self._journal, line)

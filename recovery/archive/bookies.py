@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.bookie import frames
-from backends.bookie.client import Address, Options, Wire
-from backends.bookie.frames import Answer, Outcome
-from recovery.archive.copies import Bookies, Question, Take
+from backends.bookie.client import Address, BookieOptions, BookieWire
+from backends.bookie.frames import BookieAnswer, RequestOutcome
+from recovery.archive.copies import AskableBookies, EntriesQuestion, Take
 from recovery.bookies.disk_reader import BookieDisks, open_disks
 
 Ints = npt.NDArray[np.int64]
@@ -37,12 +37,12 @@ class RunningSource:
 
     addresses: Mapping[str, Address]
     unresolved: Mapping[str, str]
-    options: Options
+    options: BookieOptions
 
     @contextmanager
-    def open(self) -> Iterator[Bookies]:
+    def open(self) -> Iterator[AskableBookies]:
         """Give the bookies; connections are made where one is asked."""
-        with asyncio.Runner() as runner, Wire(self.addresses, self.options) as wire:
+        with asyncio.Runner() as runner, BookieWire(self.addresses, self.options) as wire:
             yield _RunningBookies(runner, wire, self)
 
 
@@ -59,7 +59,7 @@ class DiskSource:
     aliases: Mapping[str, str]
 
     @contextmanager
-    def open(self) -> Iterator[Bookies]:
+    def open(self) -> Iterator[AskableBookies]:
         """Give the disks, open for reading.
 
         Raises:
@@ -76,26 +76,26 @@ Source = RunningSource | DiskSource
 
 
 class _RunningBookies:
-    def __init__(self, runner: asyncio.Runner, wire: Wire, source: RunningSource) -> None:
+    def __init__(self, runner: asyncio.Runner, wire: BookieWire, source: RunningSource) -> None:
         self._runner = runner
         self._wire = wire
         self._source = source
 
-    def ask(self, questions: Sequence[Question], take: Take) -> None:
+    def ask(self, questions: Sequence[EntriesQuestion], take: Take) -> None:
         """Ask all of them at the same time."""
         self._runner.run(self._ask_all(questions, take))
 
-    async def _ask_all(self, questions: Sequence[Question], take: Take) -> None:
-        def hand_on(place: int, answer: Answer) -> None:
-            if answer.outcome is Outcome.ANSWER:
+    async def _ask_all(self, questions: Sequence[EntriesQuestion], take: Take) -> None:
+        def hand_on(place: int, answer: BookieAnswer) -> None:
+            if answer.outcome is RequestOutcome.ANSWER:
                 take(place, answer.body, "")
-            elif answer.outcome is Outcome.NEGATIVE:
+            elif answer.outcome is RequestOutcome.NEGATIVE:
                 take(place, b"", "")
             else:
                 take(place, None, answer.said)
 
         # Two names of a bookie are asked one after the other: it has one connection.
-        by_address: dict[Address, list[Question]] = {}
+        by_address: dict[Address, list[EntriesQuestion]] = {}
         for question in questions:
             address = self._source.addresses.get(question.bookie)
             if address is None:
@@ -105,14 +105,14 @@ class _RunningBookies:
             else:
                 by_address.setdefault(address, []).append(question)
 
-        async def ask(own: Sequence[Question]) -> None:
+        async def ask(own: Sequence[EntriesQuestion]) -> None:
             for question in own:
                 await self._wire[question.bookie].ask(_make_requests(question, take), hand_on)
 
         await asyncio.gather(*(ask(own) for own in by_address.values()))
 
 
-def _make_requests(question: Question, take: Take) -> Iterator[tuple[int, frames.Request]]:
+def _make_requests(question: EntriesQuestion, take: Take) -> Iterator[tuple[int, frames.BookieQuestion]]:
     for place, ledger, number in zip(question.place.tolist(), question.ledger, question.entry.tolist(), strict=True):
         if ledger.scope:
             take(place, None, _SCOPED)
@@ -125,7 +125,7 @@ class _MountedBookies:
         self._disks = disks
         self._aliases = aliases
 
-    def ask(self, questions: Sequence[Question], take: Take) -> None:
+    def ask(self, questions: Sequence[EntriesQuestion], take: Take) -> None:
         """Read from the disks of each bookie, in the order that its files have."""
         for question in questions:
             disks = self._disks.get(self._aliases.get(question.bookie, question.bookie))
@@ -136,7 +136,7 @@ class _MountedBookies:
                 _read(disks, question, take)
 
 
-def _read(disks: BookieDisks, question: Question, take: Take) -> None:
+def _read(disks: BookieDisks, question: EntriesQuestion, take: Take) -> None:
     order = np.argsort(question.entry, kind="stable")
     ledgers = sorted(set(question.ledger))
     number_of = {ledger: number for number, ledger in enumerate(ledgers)}

@@ -28,7 +28,7 @@ from recovery.codecs.entry_frames import SIZE_FIELD
 from recovery.codecs.managed_ledger import fits_name
 from recovery.dataset import select_rows
 from recovery.model.ids import LedgerId, distinct
-from recovery.model.metadata import DIGEST_SIZES, State
+from recovery.model.metadata import DIGEST_SIZES, LedgerState
 from recovery.model.positions import FAR
 
 Ints = npt.NDArray[np.int64]
@@ -48,7 +48,7 @@ _US: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ArchiveChoice:
     """What a person asks for.
 
     Attributes:
@@ -78,7 +78,7 @@ class Chosen(NamedTuple):
     counts: Counter[str]
 
 
-def choose(stored: pa.Table, known: pa.Table, choice: Choice) -> Chosen:
+def choose(stored: pa.Table, known: pa.Table, choice: ArchiveChoice) -> Chosen:
     """Return which ledgers are taken.
 
     Args:
@@ -101,7 +101,7 @@ def choose(stored: pa.Table, known: pa.Table, choice: Choice) -> Chosen:
 
     far = pc.greater_equal(stored["last_entry"], FAR)
     leave_out("unreadable", pc.or_kleene(pc.is_valid(stored["error"]), far))
-    leave_out("open", pc.not_equal(stored["state"], State.CLOSED.value))
+    leave_out("open", pc.not_equal(stored["state"], LedgerState.CLOSED.value))
     if choice.topics is not None:
         coded = list_topics(stored["custom"]).dictionary_encode()
         fits = pa.array([fits_name(name, choice.topics) for name in coded.dictionary.to_pylist()], pa.bool_())

@@ -34,7 +34,7 @@ COLUMNS: Final = ("bucket", "scope", "ledger", "raw", "last_entry", "write_quoru
 """Of CATALOG_LEDGERS, what is needed to read a ledger."""
 
 
-class Copy(IntEnum):
+class CopyState(IntEnum):
     """What a copy is; see the module's table. Of two answers for one copy the better one counts."""
 
     UNKNOWN = 0
@@ -45,7 +45,7 @@ class Copy(IntEnum):
     GOOD = 5
 
 
-class Question(NamedTuple):
+class EntriesQuestion(NamedTuple):
     """Entries that one bookie is asked for; `place` is what the answer to each comes back with."""
 
     bookie: str
@@ -59,16 +59,16 @@ Take = Callable[[int, bytes | None, str], None]
 """Takes (place, record, what was said): no bytes, the bookie has no such entry; None, nothing is known of it."""
 
 
-class Bookies(Protocol):
+class AskableBookies(Protocol):
     """Bookies that can be asked for entries: running ones, or their disks."""
 
-    def ask(self, questions: Sequence[Question], take: Take) -> None:
+    def ask(self, questions: Sequence[EntriesQuestion], take: Take) -> None:
         """Ask each bookie, and hand on what comes of every entry, once at least."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ledgers:
+class ClosedLedgers:
     """Closed ledgers, and where each of their entries should be.
 
     Attributes:
@@ -114,7 +114,7 @@ def _find_last(of_ledger: Ints, first: Ints, row: Ints, number: Ints) -> Ints:
     return chosen
 
 
-def lay_out(rows: pa.Table) -> Ledgers:
+def lay_out(rows: pa.Table) -> ClosedLedgers:
     """Return ledgers as they are read.
 
     Args:
@@ -132,7 +132,7 @@ def lay_out(rows: pa.Table) -> Ledgers:
         size,
         np.cumsum(size) - size,
     )
-    return Ledgers(
+    return ClosedLedgers(
         [LedgerId(*ids) for ids in zip(scope.tolist(), ledger.tolist(), strict=True)],
         [record.digest for record in records],
         [record.password or b"" for record in records],
@@ -145,20 +145,20 @@ def lay_out(rows: pa.Table) -> Ledgers:
 
 
 @dataclass(slots=True)
-class ProblemLog:
+class UnusedCopies:
     """Copies that were not taken, gathered by ledger, bookie and problem."""
 
     _parts: list[tuple[Ints, Ints, Ints, Ints, Ints]] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
     _details: dict[tuple[int, int], str] = field(default_factory=dict)
 
-    def add(self, ledgers: Ledgers, row: Ints, number: Ints, member: Ints, kind: Ints) -> None:
+    def add(self, ledgers: ClosedLedgers, row: Ints, number: Ints, member: Ints, kind: Ints) -> None:
         """Note copies of entries, each with the bookie that was asked and what came of it."""
         codes = np.array([self._names.setdefault(name, len(self._names)) for name in ledgers.names], np.int64)
         ids = np.array([(item.scope, item.ledger) for item in ledgers.ids], np.int64).reshape(-1, 2)
         self._parts.append((ids[row, 0], ids[row, 1], codes[member], kind, number))
 
-    def explain(self, bookie: str, kind: Copy, said: str) -> None:
+    def explain(self, bookie: str, kind: CopyState, said: str) -> None:
         """Note the first thing that a bookie said in place of entries."""
         code = self._names.setdefault(bookie, len(self._names))
         self._details.setdefault((code, int(kind)), said)
@@ -182,7 +182,7 @@ class ProblemLog:
             "first": rows["number_min"],
             "last": rows["number_max"],
             "entries": rows["number_count"],
-            "problem": pa.array([Copy(kind).name.lower() for _, kind in pairs], pa.string()),
+            "problem": pa.array([CopyState(kind).name.lower() for _, kind in pairs], pa.string()),
             "detail": pa.array([self._details.get(pair) for pair in pairs], pa.string()),
         }
         table = pa.table([columns[name] for name in UNUSED_COPIES.names], schema=UNUSED_COPIES)
@@ -199,13 +199,15 @@ class ReadBatch:
     """
 
     records: list[bytes | None]
-    worst: Mapping[int, Copy]
+    worst: Mapping[int, CopyState]
 
 
-_BLAME: Final = (Copy.UNANSWERED, Copy.UNPROVEN, Copy.DAMAGED, Copy.ABSENT)
+_BLAME: Final = (CopyState.UNANSWERED, CopyState.UNPROVEN, CopyState.DAMAGED, CopyState.ABSENT)
 
 
-def read_batch(ledgers: Ledgers, row: Ints, number: Ints, bookies: Bookies, problems: ProblemLog) -> ReadBatch:
+def read_batch(
+    ledgers: ClosedLedgers, row: Ints, number: Ints, bookies: AskableBookies, problems: UnusedCopies
+) -> ReadBatch:
     """Read entries, of each the first copy that is good.
 
     Args:
@@ -228,10 +230,10 @@ def read_batch(ledgers: Ledgers, row: Ints, number: Ints, bookies: Bookies, prob
         if record:
             ledger, digest, password = facts[rows[place]]
             kind = judge(record, ledger, digest, password, numbers[place])
-            if kind is Copy.GOOD:
+            if kind is CopyState.GOOD:
                 records[place] = record
         else:
-            kind = Copy.UNANSWERED if record is None else Copy.ABSENT
+            kind = CopyState.UNANSWERED if record is None else CopyState.ABSENT
             if record is None:
                 said_of.setdefault(place, said)
         kinds[place] = max(kinds[place], kind)
@@ -248,37 +250,40 @@ def read_batch(ledgers: Ledgers, row: Ints, number: Ints, bookies: Bookies, prob
         for part in np.split(order, edges):
             places = left[part]
             asked[0] = ledgers.names[int(member[part[0]])]
-            questions.append(Question(asked[0], places, [ledgers.ids[n] for n in row[places].tolist()], number[places]))
+            questions.append(
+                EntriesQuestion(asked[0], places, [ledgers.ids[n] for n in row[places].tolist()], number[places])
+            )
         bookies.ask(questions, take)
         kind = np.frombuffer(kinds, np.uint8)[left].astype(np.int64)
-        bad = kind != Copy.GOOD
+        bad = kind != CopyState.GOOD
         if bad.any():
             for place, name in zip(left[bad].tolist(), member[bad].tolist(), strict=True):
                 if place in said_of:
-                    problems.explain(ledgers.names[name], Copy.UNANSWERED, said_of.pop(place))
+                    problems.explain(ledgers.names[name], CopyState.UNANSWERED, said_of.pop(place))
             problems.add(ledgers, row[left[bad]], number[left[bad]], member[bad], kind[bad])
             seen[left[bad]] |= 1 << kind[bad]
         left = left[bad]
         for place in left.tolist():
-            kinds[place] = Copy.UNKNOWN
+            kinds[place] = CopyState.UNKNOWN
     missing = np.flatnonzero(np.array([record is None for record in records], np.bool_)) if count else left
     worst = {
-        place: next((kind for kind in _BLAME if seen[place] >> kind & 1), Copy.ABSENT) for place in missing.tolist()
+        place: next((kind for kind in _BLAME if seen[place] >> kind & 1), CopyState.ABSENT)
+        for place in missing.tolist()
     }
     return ReadBatch(records, worst)
 
 
-def judge(record: bytes, ledger: LedgerId, digest: Digest | None, password: bytes, number: int) -> Copy:
+def judge(record: bytes, ledger: LedgerId, digest: Digest | None, password: bytes, number: int) -> CopyState:
     """Return what the bytes are that a bookie gave for an entry."""
     if not entry.is_of(record, ledger, number):
-        return Copy.ABSENT
+        return CopyState.ABSENT
     if digest is None:
-        return Copy.UNPROVEN if entry.find_digest(record) is None else Copy.GOOD
+        return CopyState.UNPROVEN if entry.find_digest(record) is None else CopyState.GOOD
     if not entry.digest_agrees(record, digest, password):
-        return Copy.DAMAGED
+        return CopyState.DAMAGED
     if digest is Digest.DUMMY:
         try:
             entry.decode_header(record)
         except FormatError:
-            return Copy.DAMAGED
-    return Copy.GOOD
+            return CopyState.DAMAGED
+    return CopyState.GOOD

@@ -47,7 +47,7 @@ MOST: Final = 448 << 20
 _NAME: Final = re.compile(r"([0-9]{4})-([0-9]{4})-[0-9a-f]{8}-[0-9a-f]{16}\.parquet")
 
 
-class IndexFile(NamedTuple):
+class ArchiveIndex(NamedTuple):
     """An index of an archive, by its name."""
 
     file: str
@@ -76,7 +76,7 @@ def draw_name(first: int, last: int) -> str:
     return f"{first:04d}-{last:04d}-{secrets.token_hex(4)}"
 
 
-def list_indexes(place: DatasetPlace, runs: Sequence[str] | None = None) -> list[IndexFile]:
+def list_indexes(place: DatasetPlace, runs: Sequence[str] | None = None) -> list[ArchiveIndex]:
     """Return the indexes of some runs, or of all.
 
     Raises:
@@ -88,7 +88,7 @@ def list_indexes(place: DatasetPlace, runs: Sequence[str] | None = None) -> list
         for name in list_names(folder / run / INDEX):
             match = _NAME.fullmatch(name)
             if match and int(match[1]) <= int(match[2]) < BUCKETS:
-                names_found.append(IndexFile(f"{RUNS}/{run}/{INDEX}/{name}", int(match[1]), int(match[2])))
+                names_found.append(ArchiveIndex(f"{RUNS}/{run}/{INDEX}/{name}", int(match[1]), int(match[2])))
     return names_found
 
 

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recovery.archive.choice import KNOWN, drop_repeated
-from recovery.archive.copies import Copy, judge
-from recovery.archive.objects import ARCHIVE_FILE, IndexFile, hash_index, list_indexes
+from recovery.archive.copies import CopyState, judge
+from recovery.archive.objects import ARCHIVE_FILE, ArchiveIndex, hash_index, list_indexes
 from recovery.codecs import ledger_metadata
 from recovery.codecs.entry_frames import read_headers, split_frames
 from recovery.errors import DatasetError, FormatError
@@ -109,7 +109,7 @@ def unreadable(where: str, error: Exception) -> DatasetError:
 
 
 def read_index(
-    place: DatasetPlace, index: IndexFile, columns: Sequence[str] = ARCHIVED.names, buckets: range | None = None
+    place: DatasetPlace, index: ArchiveIndex, columns: Sequence[str] = ARCHIVED.names, buckets: range | None = None
 ) -> pa.Table:
     """Return the ledgers of an index, or those of some buckets.
 
@@ -134,7 +134,7 @@ def read_index(
 
 
 def read_known(
-    place: DatasetPlace, indexes: Sequence[IndexFile], buckets: range, columns: Sequence[str] = KNOWN
+    place: DatasetPlace, indexes: Sequence[ArchiveIndex], buckets: range, columns: Sequence[str] = KNOWN
 ) -> pa.Table:
     """Return the ledgers of some buckets that an archive has, each once.
 
@@ -214,7 +214,7 @@ def make_ledger(row: Mapping[str, Any], where: str) -> ArchivedLedger:
 
 
 def find_ledger(
-    place: DatasetPlace, ledger: LedgerId, indexes: Sequence[IndexFile] | None = None
+    place: DatasetPlace, ledger: LedgerId, indexes: Sequence[ArchiveIndex] | None = None
 ) -> ArchivedLedger | None:
     """Return a ledger of an archive; None: it has none of this id.
 
@@ -325,7 +325,7 @@ def _no_entries(place: DatasetPlace, piece: Mapping[str, Any], ledger: ArchivedL
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class ReadBackProof:
     """What reading a ledger back showed.
 
     Attributes:
@@ -342,11 +342,11 @@ class Proof:
     unproven: int = 0
 
 
-def prove_ledger(place: DatasetPlace, ledger: ArchivedLedger) -> Proof:
+def prove_ledger(place: DatasetPlace, ledger: ArchivedLedger) -> ReadBackProof:
     """Read a ledger back, and check all that shows that it is whole."""
     problem = _find_gap(ledger)
     if problem:
-        return Proof(ledger.id, problem)
+        return ReadBackProof(ledger.id, problem)
     record, whole = ledger.record, hashlib.sha256()
     hashes = [hashlib.sha256() for _ in ledger.pieces]
     number_of = {id(piece): at for at, piece in enumerate(ledger.pieces)}
@@ -361,19 +361,19 @@ def prove_ledger(place: DatasetPlace, ledger: ArchivedLedger) -> Proof:
         for number, records in read_records(place, ledger, watch=watch):
             for at, raw in enumerate(records, number):
                 verdict = judge(raw, ledger.id, record.digest, record.password or b"", at)
-                if verdict is Copy.UNPROVEN or (verdict is Copy.GOOD and record.digest is Digest.DUMMY):
+                if verdict is CopyState.UNPROVEN or (verdict is CopyState.GOOD and record.digest is Digest.DUMMY):
                     unproven += 1
-                elif verdict is not Copy.GOOD:
+                elif verdict is not CopyState.GOOD:
                     problem = problem or f"the digest of entry {at} does not agree"
             entries += len(records)
     except DatasetError as error:
-        return Proof(ledger.id, f"{error.path}: {error.problem}")
+        return ReadBackProof(ledger.id, f"{error.path}: {error.problem}")
     for piece, digest in zip(ledger.pieces, hashes, strict=True):
         if digest.hexdigest() != piece["sha256"]:
             problem = problem or f"{place}/{piece['object']} has other bytes of it than were written"
     if (hashes[0] if len(hashes) == 1 else whole).hexdigest() != ledger.sha256:
         problem = problem or "its bytes are other ones than were written"
-    return Proof(ledger.id, problem, entries, ledger.size, unproven)
+    return ReadBackProof(ledger.id, problem, entries, ledger.size, unproven)
 
 
 def _find_gap(ledger: ArchivedLedger) -> str:

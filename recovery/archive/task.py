@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from recovery.archive import choice as choices
 from recovery.archive.bookies import Source
-from recovery.archive.choice import Choice, choose, list_topics, measure_frames
-from recovery.archive.copies import COLUMNS, Bookies, Copy, Ledgers, ProblemLog, lay_out, read_batch
+from recovery.archive.choice import ArchiveChoice, choose, list_topics, measure_frames
+from recovery.archive.copies import COLUMNS, AskableBookies, ClosedLedgers, CopyState, UnusedCopies, lay_out, read_batch
 from recovery.archive.objects import (
     MOST,
     RUNS,
     TARGET,
     UNUSED,
-    IndexFile,
+    ArchiveIndex,
     ObjectWriter,
     draw_name,
     list_indexes,
@@ -64,8 +64,8 @@ class CopyTask:
     catalog: Dataset
     place: str
     run: str
-    known: tuple[IndexFile, ...]
-    choice: Choice
+    known: tuple[ArchiveIndex, ...]
+    choice: ArchiveChoice
     source: Source
     bytes_s: float | None = None
 
@@ -104,16 +104,16 @@ class CopyTask:
             "unused": {bookie: dict(problems) for bookie, problems in unused.items()},
         }
 
-    def _copy_object(self, rows: pa.Table, bookies: Bookies) -> "_Copied":
+    def _copy_object(self, rows: pa.Table, bookies: AskableBookies) -> "_Copied":
         place = to_place(self.place)
         bucket = rows["bucket"].to_numpy()
         name = draw_name(int(bucket[0]), int(bucket[-1]))
-        problems = ProblemLog()
+        problems = UnusedCopies()
         ledgers = lay_out(rows)
         sizes = measure_frames(rows)
         budget = None if self.bytes_s is None else ByteBudget(self.bytes_s)
         written: dict[int, dict[str, Any]] = {}
-        failed: dict[int, tuple[int, Copy]] = {}
+        failed: dict[int, tuple[int, CopyState]] = {}
         # One ledger that is larger than an object is cut into about equal parts.
         total = int(sizes.sum())
         with ObjectWriter(place, self.run, name, -(-total // max(1, -(-total // MOST)))) as writer:
@@ -153,7 +153,9 @@ class CopyTask:
             for row, (entry, worst) in sorted(failed.items())
         ]
         sums = unused.group_by(["bookie", "problem"]).aggregate([("entries", "sum")]).to_pylist()
-        damaged = unused.filter(pc.equal(unused["problem"], Copy.DAMAGED.name.lower())).slice(0, _NAMED).to_pylist()
+        damaged = (
+            unused.filter(pc.equal(unused["problem"], CopyState.DAMAGED.name.lower())).slice(0, _NAMED).to_pylist()
+        )
         return _Copied(counts, index, named, [_name_damage(row) for row in damaged], sums)
 
 
@@ -170,7 +172,7 @@ _Stretch = tuple[int, int, int, bool]
 """Place of a ledger, its first and last entry that are read together, and whether its last entry is among them."""
 
 
-def _overlaps(index: IndexFile, buckets: range) -> bool:
+def _overlaps(index: ArchiveIndex, buckets: range) -> bool:
     return index.first < buckets.stop and index.last >= buckets.start
 
 
@@ -214,8 +216,12 @@ def _cut_batches(last_entry: Ints, sizes: Ints, bytes_s: float | None) -> Iterat
 
 
 def _read(
-    ledgers: Ledgers, part: Sequence[_Stretch], bookies: Bookies, problems: ProblemLog, budget: ByteBudget | None
-) -> Iterator[tuple[list[bytes], tuple[int, Copy] | None]]:
+    ledgers: ClosedLedgers,
+    part: Sequence[_Stretch],
+    bookies: AskableBookies,
+    problems: UnusedCopies,
+    budget: ByteBudget | None,
+) -> Iterator[tuple[list[bytes], tuple[int, CopyState] | None]]:
     """Yield of each stretch its entries; or the first entry that no copy gives, and what was in the way."""
     counts = np.array([high - low + 1 for _, low, high, _ in part], np.int64)
     row = np.repeat(np.array([stretch[0] for stretch in part], np.int64), counts)

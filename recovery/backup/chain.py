@@ -123,14 +123,14 @@ class Backup:
             InputError: it is encrypted, and cannot be decrypted.
         """
         if self.manifest.encryption is None:
-            yield self._demand_sealed(open_dataset(self.place / link.folder, "catalog"), link)
+            yield self._require_sealed(open_dataset(self.place / link.folder, "catalog"), link)
             return
         with self._decrypt(link.folder, link.sha256) as path, tempfile.TemporaryDirectory(prefix="bkmeta-base-") as to:
             with tarfile.open(path) as tar:
                 tar.extractall(to, filter="data")
-            yield self._demand_sealed(open_dataset(to, "catalog"), link)
+            yield self._require_sealed(open_dataset(to, "catalog"), link)
 
-    def _demand_sealed(self, catalog: Dataset, link: BaseLink) -> Dataset:
+    def _require_sealed(self, catalog: Dataset, link: BaseLink) -> Dataset:
         if catalog.digest != link.digest:
             raise self._name_altered(link.folder)
         return catalog
@@ -230,12 +230,12 @@ class BackupWriter:
                 self.manifest = BackupManifest(dict(binding), encryption=tool)
         except OSError as error:
             raise disk_error(place, error) from error
-        self._demand_same(binding, tool)
+        self._require_same(binding, tool)
         if self.manifest.pending:
             # Who wrote it is gone: who leads now begins another one.
             self.manifest = replace(self.manifest, pending=None)
 
-    def _demand_same(self, binding: dict[str, Any], tool: str | None) -> None:
+    def _require_same(self, binding: dict[str, Any], tool: str | None) -> None:
         if self.manifest.encryption != tool:
             earlier_tool = self.manifest.encryption or "nothing"
             problem = f"is encrypted with {earlier_tool}, and {tool or 'nothing'} was asked for"
@@ -463,10 +463,10 @@ class BackupWriter:
         manifest = replace(manifest, number=number)
         raw = render_manifest(manifest)
         try:
-            self._demand_own()
+            self._require_own()
             if isinstance(target, Path):
                 _create(target, raw)
-                self._demand_last(target)
+                self._require_last(target)
             elif target.is_file():
                 raise BackupTakenError(str(target), "was written by another follower", "let one follow at a time")
             else:
@@ -481,7 +481,7 @@ class BackupWriter:
         except OSError as error:
             raise disk_error(target, error) from error
 
-    def _demand_own(self) -> None:
+    def _require_own(self) -> None:
         """See that the last manifest is the one that this writer wrote: some stores let two write the same name."""
         place = _locate(self._place, self.manifest.number)
         if self._last is None or isinstance(place, Path):
@@ -493,7 +493,7 @@ class BackupWriter:
         if manifest != self._last:
             raise BackupTakenError(str(place), "was written by another follower", "let one follow at a time")
 
-    def _demand_last(self, target: Path) -> None:
+    def _require_last(self, target: Path) -> None:
         """See that the manifest before a new one is there: else another one is far ahead, and the number was free."""
         if self.manifest.number and not _locate(self._place, self.manifest.number).is_file():
             target.unlink()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.errors import ReadOnlyStoreError, UnavailableError
-from backends.protocols import CHANGES, KEYS, Point, Versioned, Write
+from backends.protocols import CHANGES, KEYS, StorePoint, Versioned, Write
 from recovery.backup.chain import Backup
 from recovery.backup.last_states import fold_states
 from recovery.backup.manifest import SegmentLink, list_windows
@@ -71,9 +71,9 @@ class BackupStore:
         """The point that is shown, and what it is made of."""
         return self._shown
 
-    def point(self) -> Point:
+    def point(self) -> StorePoint:
         """Return the point, and as notes from where on history is remembered, and what is missing of it."""
-        self._demand_open()
+        self._require_open()
         manifest, shown = self._backup.manifest, self._shown
         notes = list(shown.notes)
         windows = list(list_windows(manifest))
@@ -86,11 +86,11 @@ class BackupStore:
         if self._gaps is None:
             with self._backup.open_base(shown.base) as catalog:
                 self._gaps = CatalogStore(catalog, self.root).point().gaps
-        return Point(shown.txn, shown.at_ms, self._gaps, tuple(notes))
+        return StorePoint(shown.txn, shown.at_ms, self._gaps, tuple(notes))
 
     def scan(self, root: str) -> Iterator[pa.RecordBatch]:
         """Yield a key and all below it, as `KEYS`."""
-        self._demand_open()
+        self._require_open()
         with self._backup.open_base(self._shown.base) as catalog:
             base = CatalogStore(catalog, self.root).scan(root)
             changes = (_select_below(rows, rows["path"], root) for rows in read_until(self._backup, self._shown))
@@ -98,7 +98,7 @@ class BackupStore:
 
     def history(self, root: str) -> Iterator[pa.RecordBatch]:
         """Yield what happened up to the point, as `CHANGES`; where the store keeps no times, when it was received."""
-        self._demand_open()
+        self._require_open()
         names = ["path", "txn", "at", "received_at", "session", "op", "before", "after"]
         # A lease is not who made a change.
         has_sessions = kind_of(self.layout).keeps_times
@@ -124,7 +124,7 @@ class BackupStore:
 
     def get(self, key: str) -> Versioned | None:
         """Return one key."""
-        self._demand_open()
+        self._require_open()
         if self._catalog is not None:
             return self._catalog.get(key)
         if key not in self._found:
@@ -173,7 +173,7 @@ class BackupStore:
         self._stack.close()
 
     def _open_catalog(self) -> CatalogStore:
-        self._demand_open()
+        self._require_open()
         if self._catalog is None:
             folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="bkmeta-point-"))) / "catalog"
             with DatasetWriter(folder, "catalog", binding={"root": self.root}, secret=True) as out:
@@ -189,7 +189,7 @@ class BackupStore:
     def _refuse(self, change: str) -> NoReturn:
         raise ReadOnlyStoreError(self.uri, change)
 
-    def _demand_open(self) -> None:
+    def _require_open(self) -> None:
         if self._closed:
             raise UnavailableError(self.uri, "it was closed")
 

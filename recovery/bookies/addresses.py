@@ -26,7 +26,7 @@ ALIAS_UNRESOLVED: Final = "ALIAS_UNRESOLVED"
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class NamedMember:
     """A bookie, or a name that is none.
 
     Attributes:
@@ -46,7 +46,7 @@ class Member:
     registered_txn: int | None = None
 
 
-class Members:
+class BookieNames:
     """Who is who; see the module's table.
 
     Args:
@@ -69,7 +69,7 @@ class Members:
         self._cookies = cookies
         self._aliases = aliases
         self._listening: dict[Address, str] = {}
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, NamedMember] = {}
         for bookie in sorted(registrations):
             member = self.find(bookie)
             if member.address is not None:
@@ -81,25 +81,25 @@ class Members:
         known = {self._aliases.get(name, name) for name in (*self._registrations, *self._cookies)}
         return sorted(known | set(self._aliases.values()))
 
-    def find(self, name: str) -> Member:
+    def find(self, name: str) -> NamedMember:
         """Return who a name is."""
         if name not in self._members:
             self._members[name] = self._look_up(name)
         return self._members[name]
 
-    def _look_up(self, name: str) -> Member:
+    def _look_up(self, name: str) -> NamedMember:
         bookie = self._aliases.get(name, name)
         cookie = self._cookies.get(bookie)
         registration = self._registrations.get(bookie)
         txn = None if registration is None else registration.created_txn
         if registration is None and cookie is None and bookie not in self._aliases.values():
             why = f"is not registered and has no cookie; name the bookie by an alias: '{name} BOOKIE-ID'"
-            return Member(name, why=why, unresolved=True)
+            return NamedMember(name, why=why, unresolved=True)
         try:
             endpoint = decode_registration(registration.value) if registration is not None else None
         except FormatError as error:
             why = f"its registration cannot be read ({error.detail or error.reason})"
-            return Member(bookie, why=why, cookie=cookie, registered_txn=txn)
+            return NamedMember(bookie, why=why, cookie=cookie, registered_txn=txn)
         endpoint = endpoint or address_in(bookie)
         if endpoint is None:
             why = (
@@ -107,16 +107,16 @@ class Members:
                 if registration is None
                 else "its registration has no address"
             )
-            return Member(bookie, why=why, cookie=cookie, registered_txn=txn)
+            return NamedMember(bookie, why=why, cookie=cookie, registered_txn=txn)
         address = Address(endpoint.host, endpoint.port)
         other = self._listening.get(address, bookie)
         if other != bookie:
             why = f"is where bookie {other} listens; if it is the same, say so by an alias: '{name} {other}'"
-            return Member(name, why=why, unresolved=True)
-        return Member(bookie, address, cookie=cookie, registered_txn=txn)
+            return NamedMember(name, why=why, unresolved=True)
+        return NamedMember(bookie, address, cookie=cookie, registered_txn=txn)
 
 
-def read_members(store: MetadataStore, root: str, layout: str | None, aliases: Mapping[str, str]) -> Members:
+def read_members(store: MetadataStore, root: str, layout: str | None, aliases: Mapping[str, str]) -> BookieNames:
     """Read who the bookies are.
 
     Args:
@@ -136,7 +136,7 @@ def read_members(store: MetadataStore, root: str, layout: str | None, aliases: M
     for folder in places.registrations:
         registrations.pop(folder.rpartition("/")[2], None)
     cookies = {name: stored.value for name, stored in _read_children(store, root + places.cookies).items()}
-    return Members(registrations, cookies, aliases)
+    return BookieNames(registrations, cookies, aliases)
 
 
 def _read_children(store: MetadataStore, folder: str) -> dict[str, Versioned]:

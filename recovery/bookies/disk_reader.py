@@ -28,16 +28,16 @@ import numpy.typing as npt
 from backends.errors import BackendError
 from backends.files import open_regular
 from backends.rocks import RocksReader, open_read_only
-from recovery.bookies.entry_places import FoundPlaces, Places
+from recovery.bookies.entry_places import EntryPlaces, FoundPlaces
 from recovery.codecs import entry_log, index_file, journal, ledger_db
 from recovery.codecs.framing import Entries
 from recovery.collect.disk.file_reader import Mapped, Meter
-from recovery.collect.disk.folders import Disks, Folder, Role, list_folders_in, survey
-from recovery.collect.rows.damage import DamageLog, Hides, Unread
+from recovery.collect.disk.folders import Disks, Folder, FolderRole, list_folders_in, survey
+from recovery.collect.rows.damage import DamageLog, Hides, UnreadPiece
 from recovery.collect.sources.entry_logs import find_logs, read_decimal
 from recovery.collect.sources.entry_records import scan_file
 from recovery.collect.sources.index_database import LOCATIONS, SCOPED_LOCATIONS, has_scopes
-from recovery.collect.sources.journals import Journal, find_journals
+from recovery.collect.sources.journals import JournalFile, find_journals
 from recovery.dataset import DatasetWriter
 from recovery.errors import Damage, FormatError, Reason
 from recovery.model.ids import LedgerId
@@ -69,7 +69,7 @@ class ProblemLog(DamageLog):
         super().__init__(writer, bookie, incarnation)
         self.problems: list[str] = []
 
-    def add(self, piece: Unread) -> None:
+    def add(self, piece: UnreadPiece) -> None:
         super().add(piece)
         if piece.hides is not Hides.NOTHING and len(self.problems) < _LISTED:
             self.problems.append(f"{piece.file}: {piece.reason}" + (f" ({piece.detail})" if piece.detail else ""))
@@ -102,13 +102,13 @@ class BookieDisks:
         shards: Sequence[_Shard],
         index_folders: Sequence[Path],
         files: dict[int, str],
-        journals: Sequence[Journal],
+        journals: Sequence[JournalFile],
     ) -> None:
         self.bookie = disks.bookie
         self._disks = disks
         self._damage = damage
         self._shards = shards
-        self._database_count = sum(p.role is Role.INDEX and p.number is not None for p in disks.places)
+        self._database_count = sum(p.role is FolderRole.INDEX and p.number is not None for p in disks.places)
         self._index_folders = index_folders
         self._files = files
         self._journals = journals
@@ -142,24 +142,24 @@ class BookieDisks:
         rows = rows[last]
         return rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
 
-    def _read_journal(self, file: Journal, number: int) -> Iterator[Ints]:
+    def _read_journal(self, file: JournalFile, number: int) -> Iterator[Ints]:
         path = file.file.path
         try:
             with Mapped(Path(path), Meter(None, lambda _progress: None)) as data:
                 data.load()
                 for offset, length in data.unreadable:
-                    self._damage.add(Unread(path, Reason.UNREADABLE, Hides.EVERYTHING, offset, length))
+                    self._damage.add(UnreadPiece(path, Reason.UNREADABLE, Hides.EVERYTHING, offset, length))
                 for part in scan_file(data, journal.scan_columns(data.view), self._scopes):
                     if isinstance(part, Entries):
                         rows = file.find_ahead(part.position)
                         numbers = np.full(int(rows.sum()), number)
                         yield np.column_stack((part.ledger[rows], part.entry[rows], numbers, part.position[rows]))
                     elif isinstance(part, Damage) and part.offset >= file.mark and part.reason is not Reason.TRUNCATED:
-                        self._damage.add(Unread(path, part.reason, Hides.EVERYTHING, part.offset, part.length))
+                        self._damage.add(UnreadPiece(path, part.reason, Hides.EVERYTHING, part.offset, part.length))
         except FormatError as error:
-            self._damage.add(Unread(path, error.reason, Hides.EVERYTHING, error.offset, detail=error.detail))
+            self._damage.add(UnreadPiece(path, error.reason, Hides.EVERYTHING, error.offset, detail=error.detail))
         except OSError as error:
-            self._damage.add(Unread(path, Reason.UNREADABLE, Hides.EVERYTHING, detail=error.strerror or ""))
+            self._damage.add(UnreadPiece(path, Reason.UNREADABLE, Hides.EVERYTHING, detail=error.strerror or ""))
 
     def find(self, ledger: LedgerId, wanted: Ints) -> FoundPlaces:
         """Return where some entries of a ledger stand; the entries ascend and are each there once."""
@@ -190,17 +190,17 @@ class BookieDisks:
                         files = np.full(int(rows.sum()), number)
                         yield np.column_stack((part.ledger[rows], part.entry[rows], files, part.position[rows]))
                     elif isinstance(part, Damage):
-                        self._damage.add(Unread(path, part.reason, Hides.UNLISTED, part.offset, part.length))
+                        self._damage.add(UnreadPiece(path, part.reason, Hides.UNLISTED, part.offset, part.length))
         except FormatError as error:
-            self._damage.add(Unread(path, error.reason, Hides.UNLISTED, error.offset, detail=error.detail))
+            self._damage.add(UnreadPiece(path, error.reason, Hides.UNLISTED, error.offset, detail=error.detail))
         except OSError as error:
-            self._damage.add(Unread(path, Reason.UNREADABLE, Hides.UNLISTED, detail=error.strerror or ""))
+            self._damage.add(UnreadPiece(path, Reason.UNREADABLE, Hides.UNLISTED, detail=error.strerror or ""))
 
-    def find_leftovers(self, ledger: LedgerId, wanted: Ints) -> Places:
+    def find_leftovers(self, ledger: LedgerId, wanted: Ints) -> EntryPlaces:
         """Return where `add_leftovers` found some entries of a ledger; an entry may be at several places."""
         is_own = self._left[:, 0] == self._scopes.key(ledger.scope, ledger.ledger)
         rows = self._left[is_own & np.isin(self._left[:, 1], wanted)]
-        return Places(rows[:, 1], rows[:, 2], rows[:, 3])
+        return EntryPlaces(rows[:, 1], rows[:, 2], rows[:, 3])
 
     def list_entries(self, ledger: LedgerId) -> tuple[Ints, bool]:
         """Return the entries of a ledger that the bookie says it has, ascending, and whether these are surely all."""
@@ -230,18 +230,18 @@ class BookieDisks:
     def _list_in_index_file(self, ledger: LedgerId) -> tuple[Ints, bool]:
         return self._open_index_file(ledger, _list_slots, _NONE)
 
-    def _find_in_journals(self, ledger: LedgerId, wanted: Ints) -> Places:
+    def _find_in_journals(self, ledger: LedgerId, wanted: Ints) -> EntryPlaces:
         ledgers, entries, files, positions = self._journalled
         key = self._scopes.key(ledger.scope, ledger.ledger)
         low, high = np.searchsorted(ledgers, key, "left"), np.searchsorted(ledgers, key, "right")
         if low == high:
-            return Places(_NONE, _NONE, _NONE)
+            return EntryPlaces(_NONE, _NONE, _NONE)
         rows = low + np.searchsorted(entries[low:high], wanted)
         is_there = rows < high
         is_there[is_there] = entries[rows[is_there]] == wanted[is_there]
-        return Places(wanted[is_there], files[rows[is_there]], positions[rows[is_there]])
+        return EntryPlaces(wanted[is_there], files[rows[is_there]], positions[rows[is_there]])
 
-    def _find_in_databases(self, ledger: LedgerId, wanted: Ints) -> tuple[Places, bool]:
+    def _find_in_databases(self, ledger: LedgerId, wanted: Ints) -> tuple[EntryPlaces, bool]:
         """Ask the databases; a bookie looks in the folder that the ledger's id chooses, and in no other."""
         own = self._choose_shards(ledger)
         places: list[tuple[int, int, int]] = []
@@ -269,11 +269,11 @@ class BookieDisks:
         self, file: Path, reason: Reason, ledger: LedgerId, offset: int | None = None, detail: str = ""
     ) -> None:
         key = self._scopes.key(ledger.scope, ledger.ledger)
-        self._damage.add(Unread(str(file), reason, Hides.LEDGER, offset, ledger=key, detail=detail))
+        self._damage.add(UnreadPiece(str(file), reason, Hides.LEDGER, offset, ledger=key, detail=detail))
 
-    def _find_in_index_file(self, ledger: LedgerId, wanted: Ints) -> tuple[Places, bool]:
+    def _find_in_index_file(self, ledger: LedgerId, wanted: Ints) -> tuple[EntryPlaces, bool]:
         """Ask the index file."""
-        return self._open_index_file(ledger, partial(_read_slots, wanted=wanted), Places(_NONE, _NONE, _NONE))
+        return self._open_index_file(ledger, partial(_read_slots, wanted=wanted), EntryPlaces(_NONE, _NONE, _NONE))
 
     def _open_index_file(self, ledger: LedgerId, read: Callable[[Path], T], nothing: T) -> tuple[T, bool]:
         """Read the index file; it is found by its path alone, a half-way copy only where there is no whole one."""
@@ -317,11 +317,11 @@ class BookieDisks:
         return self._files.get(_join_number(number >> 32, read_decimal(number & 0xFFFFFFFF)))
 
 
-def _read_slots(path: Path, wanted: Ints) -> Places:
+def _read_slots(path: Path, wanted: Ints) -> EntryPlaces:
     with os.fdopen(open_regular(path), "rb") as file:
         index_file.decode_header(file.read(index_file.HEADER_SIZE))
         if not len(wanted):
-            return Places(_NONE, _NONE, _NONE)
+            return EntryPlaces(_NONE, _NONE, _NONE)
         first = int(wanted[0])
         file.seek(index_file.HEADER_SIZE + first * index_file.SLOT)
         slots = index_file.slots(file.read((int(wanted[-1]) - first + 1) * index_file.SLOT))
@@ -329,7 +329,7 @@ def _read_slots(path: Path, wanted: Ints) -> Places:
     location = slots[stored - first]
     taken = location > 0
     log_id, position = location[taken] >> 32, location[taken] & 0xFFFFFFFF
-    return Places(stored[taken], log_id + _join_number(_ALL_LOGS, 0), position)
+    return EntryPlaces(stored[taken], log_id + _join_number(_ALL_LOGS, 0), position)
 
 
 def _list_slots(path: Path) -> Ints:
@@ -378,11 +378,11 @@ def _join_number(space: int, log_id: int) -> int:
     return space << 32 | log_id
 
 
-def _sort_places(places: Sequence[tuple[int, int, int]]) -> Places:
+def _sort_places(places: Sequence[tuple[int, int, int]]) -> EntryPlaces:
     """Return places in order, each entry once although several folders may have it."""
     rows = np.array(sorted(places), np.int64).reshape(-1, 3)
     rows = rows[np.append(True, rows[1:, 0] != rows[:-1, 0])[: len(rows)]]
-    return Places(rows[:, 0], rows[:, 1], rows[:, 2])
+    return EntryPlaces(rows[:, 0], rows[:, 1], rows[:, 2])
 
 
 @contextmanager
@@ -403,11 +403,11 @@ def open_disks(bookie: str, given: Sequence[Path]) -> Iterator[BookieDisks]:
         for piece in disks.damage:
             damage.add(piece)
         files: dict[int, str] = {}
-        ledger_places = disks.list_places(Role.LEDGER)
+        ledger_places = disks.list_places(FolderRole.LEDGER)
         for place in ledger_places:
             _add_logs(files, _ALL_LOGS, place.folder, damage)
         shards: list[_Shard] = []
-        index_places = disks.list_places(Role.INDEX)
+        index_places = disks.list_places(FolderRole.INDEX)
         for order, place in enumerate(index_places):
             if place.folder is None or not (place.folder.path / LOCATIONS).is_dir():
                 continue
@@ -424,7 +424,7 @@ def open_disks(bookie: str, given: Sequence[Path]) -> Iterator[BookieDisks]:
                 _add_logs(files, space, ledger_place.folder, damage)
             shards.append(_Shard(rows, scoped, place.number, space))
         journals = find_journals(
-            [p for p in disks.places if p.role is Role.JOURNAL],
+            [p for p in disks.places if p.role is FolderRole.JOURNAL],
             [p.folder.path for p in ledger_places if p.folder is not None],
             damage,
         )
@@ -436,10 +436,10 @@ def _open_database(folder: Path, stack: ExitStack, damage: DamageLog) -> RocksRe
     try:
         rows = stack.enter_context(open_read_only(folder))
     except BackendError as error:
-        damage.add(Unread(str(folder), Reason.UNREADABLE, Hides.EVERYTHING, detail=str(error)))
+        damage.add(UnreadPiece(str(folder), Reason.UNREADABLE, Hides.EVERYTHING, detail=str(error)))
         return None
     if rows.damage is not None:
-        damage.add(Unread(str(folder), Reason.BAD_VALUE, Hides.EVERYTHING, detail=rows.damage))
+        damage.add(UnreadPiece(str(folder), Reason.BAD_VALUE, Hides.EVERYTHING, detail=rows.damage))
     return rows
 
 

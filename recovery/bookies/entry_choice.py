@@ -67,7 +67,7 @@ class Stretches(NamedTuple):
     runs: Ints
 
 
-class Choice(NamedTuple):
+class EntryChoice(NamedTuple):
     """What is asked for: runs of neighbouring entries, keyed by the place of the position; `cost` one a position."""
 
     runs: KeyedRuns
@@ -107,14 +107,14 @@ def count_chosen(cells: Cells, stretches: Stretches) -> tuple[Ints, Ints]:
     return chosen, np.minimum(cells.due, chosen + READ_AHEAD * misses)
 
 
-def choose_entries(cells: Cells, stretches: Stretches) -> Choice:
+def choose_entries(cells: Cells, stretches: Stretches) -> EntryChoice:
     """Return the entries that are asked for of each position."""
     ends = find_ends(cells)
     place = np.arange(len(cells.ledger))
     one = np.ones(len(place), np.int64)
     parts = [lay_out_due(cells, stretches.begin, stretches.end), *(KeyedRuns(place, end, one) for end in ends)]
     runs = union_runs(KeyedRuns(*(np.concatenate(column) for column in zip(*parts, strict=True))))
-    return Choice(runs, count_chosen(cells, stretches)[1])
+    return EntryChoice(runs, count_chosen(cells, stretches)[1])
 
 
 def _count_due(cells: Cells, begin: Ints, end: Ints) -> Ints:

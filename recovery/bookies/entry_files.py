@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, Final, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recovery.codecs.entry_frames import Headers, join_frames, read_headers
+from recovery.codecs.entry_frames import EntryHeaders, join_frames, read_headers
 from recovery.codecs.pulsar_message import PulsarMessage, unpack
 from recovery.errors import FormatError
 from recovery.model.ids import LedgerId
@@ -91,7 +91,7 @@ class EntryBatch:
     starts: Sequence[int]
     bookies: Sequence[tuple[str, ...]] | None = None
 
-    def read_headers(self) -> Headers:
+    def read_headers(self) -> EntryHeaders:
         """Return the headers of the entries."""
         return read_headers(self.records, self.ledger)
 

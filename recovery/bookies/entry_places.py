@@ -9,7 +9,7 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 
-class Places(NamedTuple):
+class EntryPlaces(NamedTuple):
     """Where entries of one ledger stand; ascending by entry, each at most once.
 
     `file` is a number that only the bookie's disks understand.
@@ -29,6 +29,6 @@ class FoundPlaces:
         sure: an entry without a place is not served; False: something that could hold it was not looked at.
     """
 
-    journal: Places
-    index: Places
+    journal: EntryPlaces
+    index: EntryPlaces
     sure: bool

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from recovery.bookies.entry_places import Places
+from recovery.bookies.entry_places import EntryPlaces
 from recovery.codecs import entry
 from recovery.errors import FormatError
 from recovery.model.ids import LedgerId
@@ -136,13 +136,13 @@ def decode_payloads(
             )
 
 
-def _find_places(disk: "BookieDisks", ledger: LedgerId, wanted: Sequence[int]) -> Places:
+def _find_places(disk: "BookieDisks", ledger: LedgerId, wanted: Sequence[int]) -> EntryPlaces:
     """Return where a bookie has some entries: an entry may be in a journal and in a log."""
     places = disk.find(ledger, np.array(wanted, np.int64))
     if not len(places.journal.entry):
         return places.index
     pairs = zip(places.journal, places.index, strict=True)
-    return Places(*(np.concatenate(pair) for pair in pairs))
+    return EntryPlaces(*(np.concatenate(pair) for pair in pairs))
 
 
 def read_entries(

@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 
 from recovery.bookies.wire_results import folder_of
 from recovery.collect.disk.folders import hash_incarnation
-from recovery.collect.rows.bookies import BookieRow, Evidence, bind_inventory
-from recovery.collect.rows.copies import NO_LAC, Known, Source, make_copies
+from recovery.collect.rows.bookies import BookieRow, LifeEvidence, bind_inventory
+from recovery.collect.rows.copies import NO_LAC, CopySource, Known, make_copies
 from recovery.collect.rows.entry_headers import HEAD_WIDTH
 from recovery.dataset import DatasetWriter
 from recovery.errors import InputError
@@ -156,7 +156,7 @@ def _refuse_ranges(table: Path, row_of: Ints, is_wrong: npt.NDArray[np.bool_]) -
 
 
 def _write(folder: DatasetPlace, bookie: str, ranges: _Ranges, table: Path, now: datetime) -> None:
-    evidence = [Evidence("bookie", bookie), Evidence("table", str(table))]
+    evidence = [LifeEvidence("bookie", bookie), LifeEvidence("table", str(table))]
     number = hash_incarnation([(part.kind, part.value) for part in evidence])
     ledgers = np.unique(ranges.ledger)
     binding = bind_inventory(bookie, number, None, None)
@@ -167,7 +167,7 @@ def _write(folder: DatasetPlace, bookie: str, ranges: _Ranges, table: Path, now:
             own = (ranges.ledger >= share[0]) & (ranges.ledger <= share[-1])
             groups = group_runs(union_runs(KeyedRuns(*(column[own] for column in runs))))
             rows = make_copies(
-                Source.WIRE, _know_nothing(share), groups, np.empty((0, HEAD_WIDTH), np.int64), bookie, number
+                CopySource.WIRE, _know_nothing(share), groups, np.empty((0, HEAD_WIDTH), np.int64), bookie, number
             )
             entries += add_counts(rows["entries"])
             writer.append("copies", rows)

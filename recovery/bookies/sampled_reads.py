@@ -27,12 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.bookie import frames
-from backends.bookie.client import Bookie, Options, Wire
-from backends.bookie.frames import Answer, Outcome, Status
+from backends.bookie.client import BookieConnection, BookieOptions, BookieWire
+from backends.bookie.frames import BookieAnswer, RequestOutcome, Status
 from recovery.bookies.entry_choice import Rotation, choose_entries, count_chosen, find_stretches
 from recovery.bookies.wire_probe import cut_batches
 from recovery.bookies.wire_results import SCOPE, Ints
-from recovery.bookies.wire_task import Target
+from recovery.bookies.wire_task import WireTarget
 from recovery.dataset import Dataset, sort_by_key, write_part
 from recovery.model.groups import KeyedRuns, group_runs, lay_out, to_arrow, union_runs
 from recovery.model.ids import buckets as find_buckets
@@ -145,7 +145,7 @@ class OwnCells(NamedTuple):
     """Likewise, about how many bytes an entry has."""
 
 
-def find_cells(stored: pa.Table, targets: Sequence[Target]) -> OwnCells:
+def find_cells(stored: pa.Table, targets: Sequence[WireTarget]) -> OwnCells:
     """Return the positions of ledgers that are on some bookies.
 
     Args:
@@ -165,7 +165,7 @@ def find_cells(stored: pa.Table, targets: Sequence[Target]) -> OwnCells:
     return OwnCells(cells, rows["ledger"].to_numpy()[cells.ledger], size[cells.ledger])
 
 
-def read_cells(catalog: Dataset, buckets: range, targets: Sequence[Target]) -> Iterator[tuple[int, OwnCells]]:
+def read_cells(catalog: Dataset, buckets: range, targets: Sequence[WireTarget]) -> Iterator[tuple[int, OwnCells]]:
     """Yield the positions on some bookies of the ledgers of a bucket range, some at a time, each with its bucket."""
     for batch in cut_batches(catalog, buckets):
         yield batch.start, find_cells(catalog.read("ledgers", buckets=batch, columns=list(_READ)), targets)
@@ -186,8 +186,8 @@ class SampleTask:
 
     catalog: Dataset
     out: str
-    targets: tuple[Target, ...]
-    options: Options
+    targets: tuple[WireTarget, ...]
+    options: BookieOptions
     rotation: Rotation
     bytes_s: float
 
@@ -214,11 +214,11 @@ class Sampler:
         bytes_s: that each of them may read for it in a second.
     """
 
-    def __init__(self, targets: Sequence[Target], options: Options, bytes_s: float) -> None:
+    def __init__(self, targets: Sequence[WireTarget], options: BookieOptions, bytes_s: float) -> None:
         self.targets = targets
         self._budgets = [ByteBudget(bytes_s) for _ in targets]
         self._runner = asyncio.Runner()
-        self._wire = Wire({target.bookie: target.address for target in targets}, options)
+        self._wire = BookieWire({target.bookie: target.address for target in targets}, options)
 
     def __enter__(self) -> Self:
         return self
@@ -295,7 +295,7 @@ def _cut(cells: Cells, ledgers: Ints, size: npt.NDArray[np.float64], rotation: R
 class _Reading:
     """Some entries asked of one bookie; what it said about entry n is at place n."""
 
-    def __init__(self, bookie: Bookie, asked: _Asked, budget: ByteBudget) -> None:
+    def __init__(self, bookie: BookieConnection, asked: _Asked, budget: ByteBudget) -> None:
         self._bookie = bookie
         self._asked = asked
         self._budget = budget
@@ -332,7 +332,7 @@ class _Reading:
             begin = end
         return self._make_rows(name), self._count(name)
 
-    def _list_requests(self, begin: int, end: int) -> list[tuple[int, frames.Request]]:
+    def _list_requests(self, begin: int, end: int) -> list[tuple[int, frames.BookieQuestion]]:
         places, entries = self._place[begin:end].tolist(), self._entry[begin:end].tolist()
         ledgers = self._asked.ledgers
         return [
@@ -341,13 +341,13 @@ class _Reading:
             if not self._is_unknown[place]
         ]
 
-    def _take(self, n: int, answer: Answer) -> None:
-        self._answers += answer.outcome is not Outcome.NO_ANSWER
-        if answer.outcome is Outcome.ANSWER:
+    def _take(self, n: int, answer: BookieAnswer) -> None:
+        self._answers += answer.outcome is not RequestOutcome.NO_ANSWER
+        if answer.outcome is RequestOutcome.ANSWER:
             self._state[n] = _HELD
             self._bytes += len(answer.body)
             self._spent += len(answer.body) * self._asked.weight[self._place[n]]
-        elif answer.outcome is not Outcome.NEGATIVE:
+        elif answer.outcome is not RequestOutcome.NEGATIVE:
             self._why = self._why or answer.said
         elif answer.status == Status.ENOLEDGER:
             self._is_unknown[self._place[n]] = True

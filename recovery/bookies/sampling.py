@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from backends.bookie.client import Options
-from recovery.bookies.addresses import Members
+from backends.bookie.client import BookieOptions
+from recovery.bookies.addresses import BookieNames
 from recovery.bookies.entry_choice import Rotation, count_chosen, find_stretches
 from recovery.bookies.sampled_reads import TABLE, BookieSample, SampleTask, read_cells
 from recovery.bookies.wire_probe import sample_ledgers
-from recovery.bookies.wire_task import Target
+from recovery.bookies.wire_task import WireTarget
 from recovery.dataset import Dataset, open_dataset, prepare, write_manifest, write_part
 from recovery.manifest import Part
 from recovery.model.tables import SAMPLES
@@ -95,9 +95,9 @@ class SampleRequest:
     """
 
     catalog: Dataset
-    members: Members
+    members: BookieNames
     wanted: tuple[str, ...]
-    options: Options
+    options: BookieOptions
     sampling: Sampling
     tasks: int
     buckets: range
@@ -132,16 +132,18 @@ class Sampled:
         return open_dataset(self.folder, TABLE)
 
 
-def find_targets(catalog: Dataset, members: Members, wanted: Sequence[str]) -> tuple[Target, ...]:
+def find_targets(catalog: Dataset, members: BookieNames, wanted: Sequence[str]) -> tuple[WireTarget, ...]:
     """Return some bookies as they are asked, with all names that records have for them."""
     names: dict[str, list[str]] = {}
     for name in sample_ledgers(catalog):
         names.setdefault(members.find(name).bookie, []).append(name)
     found = [members.find(bookie) for bookie in wanted]
-    return tuple(Target(m.bookie, m.address, 0, tuple(names.get(m.bookie, ()))) for m in found if m.address is not None)
+    return tuple(
+        WireTarget(m.bookie, m.address, 0, tuple(names.get(m.bookie, ()))) for m in found if m.address is not None
+    )
 
 
-def make_plan(catalog: Dataset, buckets: range, targets: Sequence[Target], sampling: Sampling) -> SamplePlan:
+def make_plan(catalog: Dataset, buckets: range, targets: Sequence[WireTarget], sampling: Sampling) -> SamplePlan:
     """Return what a run will cost; it holds one batch of records, and nothing of an entry."""
     copies = asked = longer = 0
     all_bytes = 0.0

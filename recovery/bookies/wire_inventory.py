@@ -29,8 +29,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Final
 
-from backends.bookie.client import Options
-from recovery.bookies.addresses import ALIAS_UNRESOLVED, Member, Members
+from backends.bookie.client import BookieOptions
+from recovery.bookies.addresses import ALIAS_UNRESOLVED, BookieNames, NamedMember
 from recovery.bookies.wire_probe import count_named, count_scoped, probe_bookies, sample_ledgers
 from recovery.bookies.wire_results import (
     COPIES,
@@ -38,14 +38,14 @@ from recovery.bookies.wire_results import (
     NOT_TOLD,
     SCOPE,
     WIRE,
+    AskedKind,
     BookieResult,
-    Kind,
     WireSummary,
     folder_of,
 )
-from recovery.bookies.wire_task import Tally, Target, Task
+from recovery.bookies.wire_task import WireTally, WireTarget, WireTask
 from recovery.collect.disk.folders import hash_incarnation
-from recovery.collect.rows.bookies import BookieRow, Evidence, bind_inventory
+from recovery.collect.rows.bookies import BookieRow, LifeEvidence, bind_inventory
 from recovery.dataset import Dataset, prepare, write_manifest, write_part
 from recovery.errors import InputError
 from recovery.model import tables
@@ -55,7 +55,7 @@ from recovery.place import DatasetPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class WireRequest:
     """What is asked, and of whom.
 
     Attributes:
@@ -73,9 +73,9 @@ class Request:
     """
 
     catalog: Dataset
-    members: Members
+    members: BookieNames
     wanted: tuple[str, ...] | None
-    options: Options
+    options: BookieOptions
     passwords: tuple[bytes, ...] = ()
     tasks: int = 1
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -92,11 +92,11 @@ MANY_FILES: Final = 10_000
 """Ledgers of one bookie that are asked for before somebody is told what that costs it."""
 _LOG: Final = logging.getLogger(__name__)
 
-Carry = Callable[["Task", Sequence[range]], Sequence[Mapping[str, Any]]]
+Carry = Callable[["WireTask", Sequence[range]], Sequence[Mapping[str, Any]]]
 """Runs a task for each of the bucket ranges, at the same time if it can, and returns what each said."""
 
 
-def collect_wire(request: Request, out: DatasetPlace, carry: Carry, *, now: Callable[[], datetime]) -> WireSummary:
+def collect_wire(request: WireRequest, out: DatasetPlace, carry: Carry, *, now: Callable[[], datetime]) -> WireSummary:
     """Ask the bookies of a cluster into inventories, one below `out` for each that answers.
 
     What that costs bookies of many ledgers is logged before they are asked.
@@ -124,17 +124,17 @@ def collect_wire(request: Request, out: DatasetPlace, carry: Carry, *, now: Call
     for name in sampled:
         names.setdefault(request.members.find(name).bookie, []).append(name)
     targets = [
-        Target(
+        WireTarget(
             m.bookie, m.address, hash_incarnation(_collect_evidence(m, request.catalog)), tuple(names.get(m.bookie, ()))
         )
         for m in wanted
-        if m.address is not None and results[m.bookie].kind is Kind.COLLECTED
+        if m.address is not None and results[m.bookie].kind is AskedKind.COLLECTED
     ]
     rows = request.catalog.rows("ledgers")
     listed = rows - count_scoped(request.catalog)
     if targets:
         if rows > MANY_FILES and (files := _count_files(request, targets)):
-            _LOG.warning("%s", _word_files(files))
+            _LOG.warning("%s", _describe_files(files))
         for target in targets:
             prepare(out / folder_of(target.bookie), "inventory", secret=False)
         share = replace(
@@ -142,7 +142,7 @@ def collect_wire(request: Request, out: DatasetPlace, carry: Carry, *, now: Call
             per_bookie=_divide_rate(request.options.per_bookie, request.tasks),
             in_total=_divide_rate(request.options.in_total, request.tasks),
         )
-        task = Task(
+        task = WireTask(
             request.catalog, str(out), tuple(targets), share, request.passwords, request.only_members,
             request.lacs_after,
         )  # fmt: skip
@@ -151,20 +151,20 @@ def collect_wire(request: Request, out: DatasetPlace, carry: Carry, *, now: Call
         answers = carry(task, [range(low, high) for low, high in pairwise(edges)])
         ended = now()
         for member in wanted:
-            if results[member.bookie].kind is Kind.COLLECTED:
-                tally = Tally.sum([Tally.from_json(answer[member.bookie]) for answer in answers])
+            if results[member.bookie].kind is AskedKind.COLLECTED:
+                tally = WireTally.sum([WireTally.from_json(answer[member.bookie]) for answer in answers])
                 results[member.bookie] = _finish_inventory(request, member, tally, out, started, ended)
     return WireSummary(listed, rows - listed, tuple(results[m.bookie] for m in wanted), unresolved)
 
 
-def _count_files(request: Request, targets: Sequence[Target]) -> dict[str, int]:
+def _count_files(request: WireRequest, targets: Sequence[WireTarget]) -> dict[str, int]:
     """Return the bookies that will have many files open, each with how many."""
     named = count_named(request.catalog, request.buckets)
     files = {target.bookie: sum(named[name] for name in target.names) for target in targets}
     return {bookie: count for bookie, count in files.items() if count > MANY_FILES}
 
 
-def _word_files(files: Mapping[str, int]) -> str:
+def _describe_files(files: Mapping[str, int]) -> str:
     bookie = max(files, key=lambda name: files[name])
     others = f" ({len(files) - 1:,} more over {MANY_FILES:,})" if len(files) > 1 else ""
     return (
@@ -178,10 +178,10 @@ def _divide_rate(rate: float | None, tasks: int) -> float | None:
     return None if rate is None else rate / tasks
 
 
-def _choose_members(request: Request) -> list[Member]:
+def _choose_members(request: WireRequest) -> list[NamedMember]:
     if request.wanted is None:
         return [request.members.find(bookie) for bookie in request.members.bookies]
-    members: dict[str, Member] = {}
+    members: dict[str, NamedMember] = {}
     for name in request.wanted:
         member = request.members.find(name)
         if member.unresolved:
@@ -190,7 +190,7 @@ def _choose_members(request: Request) -> list[Member]:
     return list(members.values())
 
 
-def _collect_evidence(member: Member, catalog: Dataset) -> list[tuple[str, str]]:
+def _collect_evidence(member: NamedMember, catalog: Dataset) -> list[tuple[str, str]]:
     """Return what tells this life of a bookie from another, as far as the store knows it."""
     instance = _read_source(catalog, "instance_id")
     evidence = [("bookie", member.bookie)]
@@ -217,7 +217,7 @@ def _read_as_of(catalog: Dataset) -> int | None:
 
 
 def _finish_inventory(
-    request: Request, member: Member, tally: Tally, out: DatasetPlace, started: datetime, ended: datetime
+    request: WireRequest, member: NamedMember, tally: WireTally, out: DatasetPlace, started: datetime, ended: datetime
 ) -> BookieResult:
     """Make a bookie's parts an inventory."""
     folder = out / folder_of(member.bookie)
@@ -226,7 +226,7 @@ def _finish_inventory(
     row = BookieRow(
         bookie=member.bookie,
         incarnation=number,
-        incarnation_evidence=[Evidence(kind, value) for kind, value in evidence],
+        incarnation_evidence=[LifeEvidence(kind, value) for kind, value in evidence],
         instance_id=_read_source(request.catalog, "instance_id"),
         cookie=member.cookie,
         storage="interleaved" if tally.ledgers else "none",
@@ -263,7 +263,7 @@ def _finish_inventory(
         secret=False,
         extra={"settings": request.settings} if request.settings else None,
     )
-    kind = Kind.NO_LISTS if tally.silent and not tally.ledgers else Kind.COLLECTED
+    kind = AskedKind.NO_LISTS if tally.silent and not tally.ledgers else AskedKind.COLLECTED
     return BookieResult(
         member.bookie, kind, tally.why, str(folder), tally.ledgers, tally.entries, tally.negatives, tally.unanswered,
         tally.damaged,

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow.compute as pc
 
 from backends.bookie import frames
-from backends.bookie.client import Bookie, Options, Wire
-from backends.bookie.frames import Answer, Outcome
-from recovery.bookies.addresses import Member
-from recovery.bookies.wire_results import SCOPE, BookieResult, Ints, Kind
+from backends.bookie.client import BookieConnection, BookieOptions, BookieWire
+from backends.bookie.frames import BookieAnswer, RequestOutcome
+from recovery.bookies.addresses import NamedMember
+from recovery.bookies.wire_results import SCOPE, AskedKind, BookieResult, Ints
 from recovery.dataset import Dataset
 from recovery.model.ids import BUCKETS
 
@@ -23,9 +23,9 @@ _PROBES: Final = 3
 
 
 _FAILED: Final = {
-    Outcome.NO_ANSWER: Kind.NO_ANSWER,
-    Outcome.REFUSED: Kind.REFUSED,
-    Outcome.NOT_UNDERSTOOD: Kind.NOT_UNDERSTOOD,
+    RequestOutcome.NO_ANSWER: AskedKind.NO_ANSWER,
+    RequestOutcome.REFUSED: AskedKind.REFUSED,
+    RequestOutcome.NOT_UNDERSTOOD: AskedKind.NOT_UNDERSTOOD,
 }
 
 
@@ -72,31 +72,31 @@ def count_scoped(catalog: Dataset) -> int:
 
 
 async def probe_bookies(
-    wanted: Sequence[Member], samples: Mapping[str, Sequence[int]], options: Options
+    wanted: Sequence[NamedMember], samples: Mapping[str, Sequence[int]], options: BookieOptions
 ) -> dict[str, BookieResult]:
     """Return of each bookie whether it can be collected; on connections of their own, which an answer may break."""
     addresses = {m.bookie: m.address for m in wanted if m.address is not None}
-    with Wire(addresses, options) as wire:
+    with BookieWire(addresses, options) as wire:
         probed = await asyncio.gather(*(_probe(wire[name], name, samples.get(name, ())) for name in addresses))
     results = {result.bookie: result for result in probed}
-    return {m.bookie: results.get(m.bookie) or BookieResult(m.bookie, Kind.NO_ANSWER, m.why) for m in wanted}
+    return {m.bookie: results.get(m.bookie) or BookieResult(m.bookie, AskedKind.NO_ANSWER, m.why) for m in wanted}
 
 
-async def _probe(bookie: Bookie, name: str, ledgers: Sequence[int]) -> BookieResult:
-    lists: list[Answer] = []
-    reads: list[Answer] = []
+async def _probe(bookie: BookieConnection, name: str, ledgers: Sequence[int]) -> BookieResult:
+    lists: list[BookieAnswer] = []
+    reads: list[BookieAnswer] = []
     questions = [(reads, frames.bookie_info())]
     for ledger in ledgers[:_PROBES]:
         questions += [(lists, frames.list_entries(ledger)), (reads, frames.read_entry(ledger, frames.LAST))]
     await bookie.ask(questions, lambda answers, answer: answers.append(answer))
-    understood = {Outcome.ANSWER, Outcome.NEGATIVE}
+    understood = {RequestOutcome.ANSWER, RequestOutcome.NEGATIVE}
     if any(answer.outcome in understood for answer in lists):
-        return BookieResult(name, Kind.COLLECTED)
+        return BookieResult(name, AskedKind.COLLECTED)
     if not any(answer.outcome in understood for answer in reads):
         return BookieResult(name, _FAILED[reads[0].outcome], reads[0].said)
-    if any(answer.outcome is Outcome.ANSWER for answer in reads[1:]):
-        return BookieResult(name, Kind.NO_LISTS, lists[0].said)
-    return BookieResult(name, Kind.COLLECTED)
+    if any(answer.outcome is RequestOutcome.ANSWER for answer in reads[1:]):
+        return BookieResult(name, AskedKind.NO_LISTS, lists[0].said)
+    return BookieResult(name, AskedKind.COLLECTED)
 
 
 def cut_batches(catalog: Dataset, buckets: range = range(BUCKETS)) -> list[range]:

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from backends.bookie import frames
-from backends.bookie.client import Bookie
-from backends.bookie.frames import Answer, Outcome, Status
+from backends.bookie.client import BookieConnection
+from backends.bookie.frames import BookieAnswer, RequestOutcome, Status
 from recovery.bookies.wire_results import SCOPE, WIRE, Ints
-from recovery.collect.rows.copies import NO_LAC, Known, Source, make_copies
-from recovery.collect.rows.damage import Hides, Unread, make_damage_table
+from recovery.collect.rows.copies import NO_LAC, CopySource, Known, make_copies
+from recovery.collect.rows.damage import Hides, UnreadPiece, make_damage_table
 from recovery.collect.rows.entry_headers import DIGEST_COLUMN, HEAD_WIDTH, SIZE_COLUMN, make_head
 from recovery.collect.rows.ledger_facts import read_explicit_lac
 from recovery.collect.rows.source_copies import are_members, find_starts, join_groups, pick_groups
@@ -41,25 +41,25 @@ class BookieAnswers:
     groups: KeyedGroups
     heads: Ints
     negatives: int
-    unanswered: list[tuple[int, Answer]]
+    unanswered: list[tuple[int, BookieAnswer]]
     """Ledgers whose list did not come, with what came instead."""
-    unread: list[Unread]
+    unread: list[UnreadPiece]
     silent: bool
     """It answered a read of a ledger whose list it does not answer."""
 
     def make_rows(self, bookie: str, incarnation: int) -> pa.Table:
         """Return rows of COPIES."""
-        return make_copies(Source.WIRE, self.known, self.groups, self.heads, bookie, incarnation)
+        return make_copies(CopySource.WIRE, self.known, self.groups, self.heads, bookie, incarnation)
 
     def make_damage(self, bookie: str, incarnation: int) -> pa.Table:
         """Return rows of DAMAGE; what was not answered hides entries."""
         unread = list(self.unread)
         if len(self.unanswered) > _NAMED_AT_MOST:
             detail = f"{len(self.unanswered)} ledgers were not answered: {self.unanswered[0][1].said}"
-            unread.append(Unread(WIRE, Reason.UNREADABLE, Hides.EVERYTHING, detail=detail))
+            unread.append(UnreadPiece(WIRE, Reason.UNREADABLE, Hides.EVERYTHING, detail=detail))
         else:
             unread += [
-                Unread(WIRE, Reason.UNREADABLE, Hides.LEDGER, ledger=ledger, detail=answer.said)
+                UnreadPiece(WIRE, Reason.UNREADABLE, Hides.LEDGER, ledger=ledger, detail=answer.said)
                 for ledger, answer in self.unanswered
             ]
         return make_damage_table(unread, bookie, incarnation)
@@ -68,19 +68,19 @@ class BookieAnswers:
 class LedgerQuestions:
     """The questions to one bookie about some ledgers; what is known of ledger n stands at place n."""
 
-    def __init__(self, bookie: Bookie, ledgers: Ints, passwords: Sequence[bytes]) -> None:
+    def __init__(self, bookie: BookieConnection, ledgers: Ints, passwords: Sequence[bytes]) -> None:
         self._bookie = bookie
         self._ledgers = ledgers.tolist()
         self._passwords = passwords
         self._listed: set[int] = set()
         self._parts: list[KeyedGroups] = []
-        self._failed: dict[int, Answer] = {}
+        self._failed: dict[int, BookieAnswer] = {}
         self._negatives = 0
         self._heads: dict[int, tuple[int, ...]] = {}
         self._more_heads: list[tuple[int, ...]] = []
         self._lac_records: dict[int, bytes] = {}
         self._unsure: set[int] = set()
-        self._unread: list[Unread] = []
+        self._unread: list[UnreadPiece] = []
 
     async def ask_all(self) -> BookieAnswers:
         """Ask everything; return the answers."""
@@ -130,18 +130,18 @@ class LedgerQuestions:
             for row, error in errors.items():
                 n = int(places_of[row])
                 self._listed.discard(n)
-                self._failed[n] = Answer(Outcome.NOT_UNDERSTOOD, detail=str(error))
+                self._failed[n] = BookieAnswer(RequestOutcome.NOT_UNDERSTOOD, detail=str(error))
             raw.clear()
             waiting = 0
 
-        def take(n: int, answer: Answer) -> None:
+        def take(n: int, answer: BookieAnswer) -> None:
             nonlocal waiting
-            if answer.outcome is Outcome.ANSWER:
+            if answer.outcome is RequestOutcome.ANSWER:
                 raw[n] = answer.body
                 waiting += len(answer.body)
                 if waiting > _RAW:
                     decode()
-            elif answer.outcome is Outcome.NEGATIVE:
+            elif answer.outcome is RequestOutcome.NEGATIVE:
                 self._negatives += 1
             else:
                 self._failed[n] = answer
@@ -159,17 +159,17 @@ class LedgerQuestions:
         """Learn each ledger's last record, and its explicit LAC."""
         without_head: list[int] = []
 
-        def take_lac(n: int, answer: Answer) -> None:
+        def take_lac(n: int, answer: BookieAnswer) -> None:
             if answer.lac_record:
                 self._lac_records[n] = answer.lac_record
             if not self._take_head(n, answer.body):
                 without_head.append(n)
 
-        def take_read(n: int, answer: Answer) -> None:
-            if answer.outcome is Outcome.ANSWER and self._take_head(n, answer.body):
+        def take_read(n: int, answer: BookieAnswer) -> None:
+            if answer.outcome is RequestOutcome.ANSWER and self._take_head(n, answer.body):
                 return
             self._heads.pop(n, None)
-            if answer.outcome is not Outcome.NEGATIVE or answer.status != Status.ENOENTRY:
+            if answer.outcome is not RequestOutcome.NEGATIVE or answer.status != Status.ENOENTRY:
                 self._doubt(n, f"its last entry: {answer.said}")
 
         if lac:
@@ -181,7 +181,7 @@ class LedgerQuestions:
     async def _ask_explicit_lacs(self, places: Iterable[int]) -> None:
         """Learn the explicit LACs of ledgers, and nothing else."""
 
-        def take(n: int, answer: Answer) -> None:
+        def take(n: int, answer: BookieAnswer) -> None:
             if answer.lac_record:
                 self._lac_records[n] = answer.lac_record
 
@@ -197,7 +197,7 @@ class LedgerQuestions:
     def _doubt(self, n: int, detail: str) -> None:
         self._unsure.add(n)
         ledger = self._ledgers[n]
-        self._unread.append(Unread(WIRE, Reason.UNREADABLE, Hides.LEDGER, ledger=ledger, detail=detail))
+        self._unread.append(UnreadPiece(WIRE, Reason.UNREADABLE, Hides.LEDGER, ledger=ledger, detail=detail))
 
     def _find_lacking(self, groups: KeyedGroups) -> list[int]:
         places = np.array(sorted(n for n in self._heads if n in self._listed), np.int64)
@@ -224,9 +224,9 @@ class LedgerQuestions:
         pairs = np.array(wanted, np.int64).reshape(-1, 2)
         pairs = pairs[are_members(groups, pairs[:, 0], pairs[:, 1])]
 
-        def take(place: tuple[int, int], answer: Answer) -> None:
+        def take(place: tuple[int, int], answer: BookieAnswer) -> None:
             n, entry = place
-            head = make_head(answer.body, self._passwords) if answer.outcome is Outcome.ANSWER else ()
+            head = make_head(answer.body, self._passwords) if answer.outcome is RequestOutcome.ANSWER else ()
             if head and head[:2] == (self._ledgers[n], entry):
                 self._more_heads.append(head)
             else:
@@ -238,9 +238,9 @@ class LedgerQuestions:
     async def _is_silent(self) -> bool:
         """Whether the bookie serves a ledger whose list it does not answer."""
         for n, answer in self._failed.items():
-            if answer.outcome is Outcome.NO_ANSWER:
+            if answer.outcome is RequestOutcome.NO_ANSWER:
                 read = await self._bookie.one(frames.read_entry(self._ledgers[n], frames.LAST))
-                return read.outcome is Outcome.ANSWER or read.status == Status.ENOENTRY
+                return read.outcome is RequestOutcome.ANSWER or read.status == Status.ENOENTRY
         return False
 
     def _make_answers(self, groups: KeyedGroups, *, silent: bool) -> BookieAnswers:
@@ -255,7 +255,7 @@ class LedgerQuestions:
                 lacs[row] = read_explicit_lac(record, LedgerId(SCOPE, int(ledgers[row])))
             except FormatError as error:
                 records[row] = None
-                unread = Unread(WIRE, error.reason, Hides.NOTHING, ledger=int(ledgers[row]), detail=error.detail)
+                unread = UnreadPiece(WIRE, error.reason, Hides.NOTHING, ledger=int(ledgers[row]), detail=error.detail)
                 self._unread.append(unread)
         not_known = np.zeros(count, np.bool_)
         known = Known(

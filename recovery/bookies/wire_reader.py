@@ -19,21 +19,21 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.bookie import frames
-from backends.bookie.client import Bookie, Options, Wire
-from backends.bookie.frames import Answer, Outcome
-from recovery.bookies.addresses import ALIAS_UNRESOLVED, Members
-from recovery.bookies.entry_places import FoundPlaces, Places
+from backends.bookie.client import BookieConnection, BookieOptions, BookieWire
+from backends.bookie.frames import BookieAnswer, RequestOutcome
+from recovery.bookies.addresses import ALIAS_UNRESOLVED, BookieNames
+from recovery.bookies.entry_places import EntryPlaces, FoundPlaces
 from recovery.model.ids import LedgerId
 
 Ints = npt.NDArray[np.int64]
 
-_NONE: Final = Places(*(np.empty(0, np.int64) for _ in range(3)))
+_NONE: Final = EntryPlaces(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 class RunningBookie:
     """One bookie; its places are (ledger, entry), of scope 0."""
 
-    def __init__(self, bookie: Bookie, runner: asyncio.Runner) -> None:
+    def __init__(self, bookie: BookieConnection, runner: asyncio.Runner) -> None:
         self._bookie = bookie
         self._runner = runner
         self._unanswered: Counter[str] = Counter()
@@ -53,15 +53,15 @@ class RunningBookie:
         if ledger.scope:
             self._unanswered["a read cannot name a scope"] += len(wanted)
             return FoundPlaces(_NONE, _NONE, sure=False)
-        return FoundPlaces(_NONE, Places(wanted, np.full(len(wanted), ledger.ledger), wanted), sure=True)
+        return FoundPlaces(_NONE, EntryPlaces(wanted, np.full(len(wanted), ledger.ledger), wanted), sure=True)
 
     def each(self, file: Ints, position: Ints, take: Callable[[int, bytes | None], None]) -> None:
         """Ask for each entry, and hand on what the bookie has."""
 
-        def taken(row: int, answer: Answer) -> None:
-            if answer.outcome is Outcome.ANSWER:
+        def taken(row: int, answer: BookieAnswer) -> None:
+            if answer.outcome is RequestOutcome.ANSWER:
                 take(row, answer.body)
-            elif answer.outcome is not Outcome.NEGATIVE:
+            elif answer.outcome is not RequestOutcome.NEGATIVE:
                 self._unanswered[answer.said] += 1
                 take(row, None)
 
@@ -74,10 +74,10 @@ class RunningBookie:
 class RunningCluster:
     """Bookies by name; a context manager that ends the connections."""
 
-    def __init__(self, members: Members, options: Options) -> None:
+    def __init__(self, members: BookieNames, options: BookieOptions) -> None:
         self._members = members
         addresses = {m.bookie: m.address for name in members.bookies if (m := members.find(name)).address is not None}
-        self._wire = Wire(addresses, options)
+        self._wire = BookieWire(addresses, options)
         self._addresses = addresses
         self._runner = asyncio.Runner()
         self._asked: dict[str, RunningBookie] = {}

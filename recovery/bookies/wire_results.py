@@ -25,7 +25,7 @@ NOT_TOLD: Final = (
 )
 
 
-class Kind(StrEnum):
+class AskedKind(StrEnum):
     """What came of asking a bookie; values are stored."""
 
     COLLECTED = "collected"
@@ -53,7 +53,7 @@ class BookieResult:
     """
 
     bookie: str
-    kind: Kind
+    kind: AskedKind
     why: str = ""
     folder: str = ""
     ledgers: int = 0

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from backends.bookie.client import Address, Options, Wire
+from backends.bookie.client import Address, BookieOptions, BookieWire
 from recovery.bookies.wire_probe import cut_batches
 from recovery.bookies.wire_questions import BookieAnswers, LedgerQuestions
 from recovery.bookies.wire_results import COPIES, DAMAGE, SCOPE, Ints, folder_of
@@ -23,7 +23,7 @@ _AT_ONCE: Final = 8
 
 
 @dataclass(slots=True)
-class Tally:
+class WireTally:
     """What tasks wrote of one bookie, and what it answered.
 
     Attributes:
@@ -50,7 +50,7 @@ class Tally:
     why: str = ""
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "Tally":
+    def from_json(cls, fields: Mapping[str, Any]) -> "WireTally":
         """Return what `to_json` made."""
         parts = {table: [Part(**part) for part in fields[table]] for table in (COPIES, DAMAGE)}
         return cls(**{**fields, **parts})
@@ -60,7 +60,7 @@ class Tally:
         return asdict(self)
 
     @classmethod
-    def sum(cls, tallies: Sequence["Tally"]) -> "Tally":
+    def sum(cls, tallies: Sequence["WireTally"]) -> "WireTally":
         """Return what several tasks wrote together, in their order."""
         total = cls()
         for tally in tallies:
@@ -78,7 +78,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WireTarget:
     """A bookie to be asked; travels to tasks."""
 
     bookie: str
@@ -89,7 +89,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class WireTask:
     """Asks bookies for the ledgers of a bucket range, and writes their rows; picklable.
 
     Attributes:
@@ -105,8 +105,8 @@ class Task:
 
     catalog: Dataset
     out: str
-    targets: tuple[Target, ...]
-    options: Options
+    targets: tuple[WireTarget, ...]
+    options: BookieOptions
     passwords: tuple[bytes, ...]
     only_members: bool = False
     lacs_after: int | None = None
@@ -117,15 +117,15 @@ class Task:
 
     def __call__(self, buckets: range) -> dict[str, Any]:
         """Ask them, and return the tally of each bookie."""
-        tallies = {target.bookie: Tally() for target in self.targets}
+        tallies = {target.bookie: WireTally() for target in self.targets}
         asyncio.run(self._ask_targets(buckets, tallies))
         return {bookie: tally.to_json() for bookie, tally in tallies.items()}
 
-    async def _ask_targets(self, buckets: range, tallies: Mapping[str, Tally]) -> None:
-        with Wire({t.bookie: t.address for t in self.targets}, self.options) as wire:
+    async def _ask_targets(self, buckets: range, tallies: Mapping[str, WireTally]) -> None:
+        with BookieWire({t.bookie: t.address for t in self.targets}, self.options) as wire:
             room = asyncio.Semaphore(_AT_ONCE)
 
-            async def ask(target: Target, ledgers: Ints, lacs_of: Ints, name: str) -> None:
+            async def ask(target: WireTarget, ledgers: Ints, lacs_of: Ints, name: str) -> None:
                 async with room:
                     questions = LedgerQuestions(wire[target.bookie], ledgers, self.passwords)
                     lists = questions.ask_lists(lacs_of.tolist()) if self.only_members else questions.ask_all()
@@ -173,7 +173,7 @@ class Task:
             shares[target.bookie] = np.unique(ledgers[row_of.filter(named).to_numpy()])
         return shares
 
-    def _write(self, target: Target, answers: BookieAnswers, name: str, tally: Tally) -> None:
+    def _write(self, target: WireTarget, answers: BookieAnswers, name: str, tally: WireTally) -> None:
         folder = to_place(self.out) / folder_of(target.bookie)
         rows = sort_by_key(answers.make_rows(target.bookie, target.incarnation))
         damage = answers.make_damage(target.bookie, target.incarnation)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.errors import ReadOnlyStoreError, UnavailableError
-from backends.protocols import CHANGES, KEYS, Point, Versioned, Write
+from backends.protocols import CHANGES, KEYS, StorePoint, Versioned, Write
 from recovery.codecs.keys import ledger_keys
 from recovery.codecs.store import OWN_ROOT, ROOT, Layout, ledger_of
 from recovery.dataset import Dataset
@@ -58,17 +58,17 @@ class CatalogStore:
         """Of the store that it was made from; None: it had no root."""
         return self._layout
 
-    def point(self) -> Point:
+    def point(self) -> StorePoint:
         """Return the catalog's own point, gaps and notes."""
-        self._demand_open()
+        self._require_open()
         time = self._source.get("at")
         gaps = self._source.get("gaps") or (["it is not said what was read"] if not self._source else [])
         notes = self._source.get("notes") or []
-        return Point(self._source.get("txn"), None if time is None else _ms(time), tuple(gaps), tuple(notes))
+        return StorePoint(self._source.get("txn"), None if time is None else _ms(time), tuple(gaps), tuple(notes))
 
     def get(self, key: str) -> Versioned | None:
         """Return one key."""
-        self._demand_open()
+        self._require_open()
         below = self._below(key)
         if below is None:
             node = self._find_beside(key)
@@ -93,7 +93,7 @@ class CatalogStore:
 
     def children(self, key: str) -> list[str] | None:
         """Return the names directly below a key; None if it is absent."""
-        self._demand_open()
+        self._require_open()
         below = self._below(key)
         if below is None:
             if self.get(key) is None:
@@ -109,14 +109,14 @@ class CatalogStore:
 
     def scan(self, root: str) -> Iterator[pa.RecordBatch]:
         """Yield a key and all below it, as `KEYS`."""
-        self._demand_open()
+        self._require_open()
         for rows in chain(self._tables(), self._yield_beside()):
             batch = rows.filter(self._is_below(rows["key"], root)).combine_chunks()
             yield from batch.to_batches()
 
     def history(self, root: str) -> Iterator[pa.RecordBatch]:
         """Yield what happened to ledgers' records, `txn` ascending."""
-        self._demand_open()
+        self._require_open()
         if self._layout is None:
             return
         txns = [batch["txn"].to_numpy() for batch in self._dataset.batches("history")]
@@ -149,7 +149,7 @@ class CatalogStore:
     def _refuse(self, change: str) -> NoReturn:
         raise ReadOnlyStoreError(self.uri, change)
 
-    def _demand_open(self) -> None:
+    def _require_open(self) -> None:
         if self._closed:
             raise UnavailableError(self.uri, "it was closed")
 

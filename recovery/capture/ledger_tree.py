@@ -33,7 +33,7 @@ class Unlisted(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TreePiece:
     """Keys that stand where ledgers do, and those that do not fit on the way there.
 
     Attributes:
@@ -131,7 +131,7 @@ class LedgerTree:
             self.changed += 1
         return list(names)
 
-    def walk(self, layout: Layout, names: RootNames, *, within_s: float = float("inf")) -> Iterator[Piece]:
+    def walk(self, layout: Layout, names: RootNames, *, within_s: float = float("inf")) -> Iterator[TreePiece]:
         """List all below a root, for so many seconds at most.
 
         Raises:
@@ -141,7 +141,7 @@ class LedgerTree:
         tops = len(names.folders) + bool(names.ledgers)
         for start in range(0, len(names.ledgers), _FLAT_KEYS):
             keys = names.ledgers[start : start + _FLAT_KEYS]
-            yield Piece(keys, len(keys) / len(names.ledgers) / tops)
+            yield TreePiece(keys, len(keys) / len(names.ledgers) / tops)
         trees = _compile_trees(layout)
         patterns = [next(tree for tree in trees if tree[0].fullmatch(key[1:])) for key in names.folders]
         stack = [_Folder(key, tree[1:], 1 / tops) for key, tree in zip(names.folders, patterns, strict=True)][::-1]
@@ -156,7 +156,7 @@ class LedgerTree:
                 new = [name for name in listed if folder.names is None or name not in folder.names]
                 inner = [name for name in new if folder.patterns and folder.patterns[0].fullmatch(name)]
                 deeper = frozenset(inner)
-                yield Piece(
+                yield TreePiece(
                     [f"{folder.key}/{name}" for name in new if name not in deeper], 0.0 if inner else folder.share
                 )
                 share = folder.share / max(1, len(inner))

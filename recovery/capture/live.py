@@ -27,7 +27,7 @@ import pyarrow as pa
 from backends.errors import AccessDeniedError
 from backends.protocols import LiveStore, MetadataStore, ScannableStore, Versioned, parse_acl
 from recovery.capture import scan
-from recovery.capture.ledger_tree import LISTINGS_IN_FLIGHT, MOST_LISTINGS, LedgerTree, Piece, sort_root_names
+from recovery.capture.ledger_tree import LISTINGS_IN_FLIGHT, MOST_LISTINGS, LedgerTree, TreePiece, sort_root_names
 from recovery.capture.listed_ledgers import ListedLedgers, have_folders
 from recovery.capture.subtrees import copy_subtrees
 from recovery.capture.summary import CaptureSummary, choose_layout, close_catalog
@@ -265,7 +265,7 @@ class _Run:
 
     # Ledgers
 
-    def _write_ledgers(self, layout: Layout, pieces: Iterable[Piece]) -> None:
+    def _write_ledgers(self, layout: Layout, pieces: Iterable[TreePiece]) -> None:
         """Write the ledgers among the keys of a tree, and what else is there."""
         keys: list[str] = []
         strays: list[str] = []

@@ -31,7 +31,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class StoreScan:
     """What a scan wrote.
 
     Attributes:
@@ -85,7 +85,7 @@ def capture_scan(
     raw = {key: node.value for key, node in nodes.items() if node is not None}
     present = ROOT in raw
     layout, instance_id = named, None
-    scanned = Scanned(0, 0, 0, 0, None)
+    scanned = StoreScan(0, 0, 0, 0, None)
     if not present and with_history:
         # What deleted the root may be in the history, and the layout with it.
         deleted = last_seen(store, root + places.layout, root)
@@ -132,7 +132,7 @@ def scan(
     progress: Callable[[int, int], None],
     *,
     with_history: bool = True,
-) -> Scanned:
+) -> StoreScan:
     """Write ledgers, nodes and history of a store.
 
     Args:
@@ -170,7 +170,7 @@ def scan(
         gap = gap or str(error)
     except AccessDeniedError as error:
         note = f"history is not in it, or not all: {error}"
-    return Scanned(ledgers, unparsable, nodes, changes, gap, note)
+    return StoreScan(ledgers, unparsable, nodes, changes, gap, note)
 
 
 def _copy_own_root(store: ScannableStore, root: str, layout: Layout | None, out: DatasetWriter) -> str | None:

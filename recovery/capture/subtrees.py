@@ -86,7 +86,7 @@ class SubtreeChoice:
             raise InputError(store, problem, "recover it without subtrees, or name a ZooKeeper or its files")
         above = root.rstrip("/").rpartition("/")[0]
         for path in self.paths:
-            _demand_subtree(path, root.rstrip("/"), above)
+            _require_subtree(path, root.rstrip("/"), above)
         wanted = sorted({*self.paths, *((above + name for name in PULSAR) if self.pulsar else ())})
         return tuple(path for path in wanted if not any(path.startswith(f"{other}/") for other in wanted))
 
@@ -94,7 +94,7 @@ class SubtreeChoice:
 NO_SUBTREES: Final = SubtreeChoice()
 
 
-def _demand_subtree(path: str, root: str, above: str) -> None:
+def _require_subtree(path: str, root: str, above: str) -> None:
     """Refuse what is not a subtree of an upper layer.
 
     Raises:

@@ -134,7 +134,7 @@ def decode_header(record: bytes | memoryview) -> EntryHeader:
     if size == HEADER_SIZE:
         header, first = EntryHeader(*_HEADER.unpack_from(record)), 0
     else:
-        _demand_version_2(record[0], "entry")
+        _require_version_2(record[0], "entry")
         _, scope, ledger, number, lac, length = _SCOPED_HEADER.unpack_from(record)
         header, first = EntryHeader(ledger, number, lac, length, scope), size - HEADER_SIZE
         if scope == 0:
@@ -148,7 +148,7 @@ def decode_header(record: bytes | memoryview) -> EntryHeader:
     return header
 
 
-def _demand_version_2(flags: int, source: str) -> None:
+def _require_version_2(flags: int, source: str) -> None:
     if flags & VERSION_BITS != VERSION_2:
         raise FormatError(Reason.BAD_VERSION, source, 0, f"first byte {flags:#x}: version {(flags & _VERSION) >> 4}")
 
@@ -342,7 +342,7 @@ def decode_lac_record(raw: bytes | memoryview) -> LacRecord:
     if size == _LAC.size:
         ledger, lac = _LAC.unpack_from(raw)
     else:
-        _demand_version_2(raw[0], "explicit LAC")
+        _require_version_2(raw[0], "explicit LAC")
         _, scope, ledger, lac = _SCOPED_LAC.unpack_from(raw)
         if scope == 0:
             raise FormatError(Reason.BAD_VALUE, "explicit LAC", 1, "version 2 in scope 0")

@@ -30,7 +30,7 @@ _FIELDS: Final = 4
 _FIELD_BYTES: Final = 8
 
 
-class Headers(NamedTuple):
+class EntryHeaders(NamedTuple):
     """The headers of entries, as arrays of equal length; fields as `entry.EntryHeader` has them."""
 
     ledger: Ints
@@ -73,7 +73,7 @@ def split_frames(data: bytes, offset: int = 0) -> tuple[list[bytes], int]:
     return records, position
 
 
-def read_headers(records: Sequence[bytes], ledger: LedgerId) -> Headers:
+def read_headers(records: Sequence[bytes], ledger: LedgerId) -> EntryHeaders:
     """Return the headers of entries of one ledger, unchecked.
 
     Args:
@@ -90,4 +90,4 @@ def read_headers(records: Sequence[bytes], ledger: LedgerId) -> Headers:
     if ((heads[:, 0] >= entry.SCOPED) != bool(ledger.scope)).any():
         raise FormatError(Reason.BAD_VERSION, _NOUN, 0, "a scope" if not ledger.scope else "an entry without a scope")
     fields = np.ascontiguousarray(heads[:, size - _FIELDS * _FIELD_BYTES :]).view(">i8").astype(np.int64)
-    return Headers(*(np.ascontiguousarray(column) for column in fields.T))
+    return EntryHeaders(*(np.ascontiguousarray(column) for column in fields.T))

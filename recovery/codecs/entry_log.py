@@ -45,9 +45,9 @@ from recovery.codecs.framing import (
     RECORD,
     SIZE_FIELD,
     Entries,
+    EntryRun,
     Key,
     Met,
-    Run,
     Walk,
     gap,
     is_entry,
@@ -295,10 +295,10 @@ def scan_columns(
 ) -> Iterator[Entries | Damage]:
     """Like `scan`, but yield entries as arrays of bounded length."""
     for part in _walk(memoryview(log), start, Met(known)):
-        yield part.arrays() if isinstance(part, Run) else part
+        yield part.arrays() if isinstance(part, EntryRun) else part
 
 
-def _walk(log: memoryview, start: int, known: Met) -> Iterator[Run | Entries | Damage]:
+def _walk(log: memoryview, start: int, known: Met) -> Iterator[EntryRun | Entries | Damage]:
     version = _version(log)
     scoped, sure = version is None or version >= SCOPED_VERSION, version is not None
     widths = _map_widths(version)
@@ -352,7 +352,7 @@ def _walk(log: memoryview, start: int, known: Met) -> Iterator[Run | Entries | D
             yield damage
         if behind is None:
             return
-        walk.run, start = Run.empty(), behind
+        walk.run, start = EntryRun.empty(), behind
 
 
 def between(log: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[int, int, str]]:

@@ -101,7 +101,7 @@ class Entries(NamedTuple):
         return self[:-1] if self.scope is None else (*self[:-1], self.scope)
 
     def lists(self) -> Sequence[Sequence[int]]:
-        """Return the columns as `Run` has them."""
+        """Return the columns as `EntryRun` has them."""
         return [column.tolist() for column in self.columns()]
 
     def end(self) -> int:
@@ -126,7 +126,7 @@ class Entries(NamedTuple):
         return cls(ledger, number, position, size, scope)
 
 
-class Run(NamedTuple):
+class EntryRun(NamedTuple):
     """Entries while they are gathered, as `Entries`; `scope` may be shorter: the rest is of scope 0."""
 
     ledger: list[int]
@@ -136,7 +136,7 @@ class Run(NamedTuple):
     scope: list[int]
 
     @classmethod
-    def empty(cls) -> "Run":
+    def empty(cls) -> "EntryRun":
         """Return a run of no entries."""
         return cls([], [], [], [], [])
 
@@ -153,10 +153,10 @@ class Run(NamedTuple):
         """Return the position behind the last entry."""
         return self.position[-1] + self.size[-1]
 
-    def split(self, position: int) -> tuple["Run", "Run"]:
+    def split(self, position: int) -> tuple["EntryRun", "EntryRun"]:
         """Return the entries before an index and those from it on; a negative index counts from the end."""
         position = max(position + len(self.size), 0) if position < 0 else position
-        return Run(*(column[:position] for column in self)), Run(*(column[position:] for column in self))
+        return EntryRun(*(column[:position] for column in self)), EntryRun(*(column[position:] for column in self))
 
     def full(self) -> bool:
         """Whether enough entries are gathered to yield them."""
@@ -341,7 +341,7 @@ def _alike(data: memoryview, position: int, limit: int) -> Ints:
     return starts
 
 
-def chain(data: memoryview, start: int, run: Run) -> int:
+def chain(data: memoryview, start: int, run: EntryRun) -> int:
     """Add the entries that follow each other from `start` on, up to FEW, or RUN in all; return the end."""
     ledgers, entries, positions, sizes = run.ledger.append, run.entry.append, run.position.append, run.size.append
     unpack, end, least, usual = RECORD.unpack_from, len(data), entry.HEADER_SIZE, _USUAL_IDS
@@ -363,7 +363,7 @@ def chain(data: memoryview, start: int, run: Run) -> int:
     return start
 
 
-def chain_scoped(data: memoryview, start: int, run: Run, known: Met, successor: Successor, *, sure: bool) -> int:
+def chain_scoped(data: memoryview, start: int, run: EntryRun, known: Met, successor: Successor, *, sure: bool) -> int:
     """Add the entries of ledgers of scopes that follow each other from `start` on, as `chain` does.
 
     Args:
@@ -416,14 +416,14 @@ class Walk:
     """
 
     def __init__(self, data: memoryview, known: Met, successor: Successor, *, scoped: bool, sure: bool) -> None:
-        self.run = Run.empty()
+        self.run = EntryRun.empty()
         self.plain_end = 0
         self._data, self._known, self._successor = data, known, successor
         self._scoped, self._sure = scoped, sure
         self._singly = 0
         """Entries that were read one by one since another record came between them."""
 
-    def go_on(self, start: int) -> tuple[int, Sequence[Run | Entries] | None]:
+    def go_on(self, start: int) -> tuple[int, Sequence[EntryRun | Entries] | None]:
         """Take the entries from a position on.
 
         Returns:
@@ -442,7 +442,7 @@ class Walk:
             # Enough records follow, so these are beyond doubt.
             self._known.update(self.run.keys())
             self._known.later(rest, sure=self._sure)
-            settled, self.run = self.run, Run.empty()
+            settled, self.run = self.run, EntryRun.empty()
             return rest.end(), (settled, rest)
         if self.run.full():
             # Keep the last ones: whether they can be believed shows in what follows.
@@ -566,7 +566,7 @@ def find(
 
 
 def take_unusual(
-    data: memoryview, position: int, run: Run, known: Container[Key], successor: Successor, *, scoped: bool = False
+    data: memoryview, position: int, run: EntryRun, known: Container[Key], successor: Successor, *, scoped: bool = False
 ) -> bool:
     """Add the entry at `position` if its id is unusually large.
 
@@ -584,7 +584,7 @@ def take_unusual(
 
 
 def overrun(
-    data: memoryview, position: int, run: Run, known: Container[Key], successor: Successor, *, scoped: bool = False
+    data: memoryview, position: int, run: EntryRun, known: Container[Key], successor: Successor, *, scoped: bool = False
 ) -> tuple[int, Damage] | None:
     """Find which of the last entries is wrong, when no record fits at `position` after them.
 
@@ -606,7 +606,9 @@ def overrun(
     return None
 
 
-def without_cut(data: memoryview, position: int, run: Run, *, scoped: bool = False) -> tuple[Run, Damage | None]:
+def without_cut(
+    data: memoryview, position: int, run: EntryRun, *, scoped: bool = False
+) -> tuple[EntryRun, Damage | None]:
     """Return the entries before a tail of zeros, without the last one if a crash cut it; and that damage.
 
     It did where the entry is zero itself from inside its header on. Cut inside its payload, only its digest shows it.

@@ -44,9 +44,9 @@ from recovery.codecs.framing import (
     SCOPED_IDS,
     SIZE_FIELD,
     Entries,
+    EntryRun,
     Key,
     Met,
-    Run,
     Successor,
     Walk,
     gap,
@@ -185,7 +185,7 @@ def scan(journal: bytes | memoryview, *, known: Iterable[Key] = ()) -> Iterator[
         FormatError: as `header_of`.
     """
     for part in _walk(memoryview(journal), Met(known)):
-        if isinstance(part, Run | Entries):
+        if isinstance(part, EntryRun | Entries):
             ledger, number, position, size, *scope = part.lists() if isinstance(part, Entries) else part.columns()
             yield from map(JournalEntry, position, size, ledger, number, *scope)
         else:
@@ -195,10 +195,10 @@ def scan(journal: bytes | memoryview, *, known: Iterable[Key] = ()) -> Iterator[
 def scan_columns(journal: bytes | memoryview, *, known: Iterable[Key] = ()) -> Iterator[Entries | MetaRecord | Damage]:
     """Like `scan`, but yield entries as arrays of bounded length."""
     for part in _walk(memoryview(journal), Met(known)):
-        yield part.arrays() if isinstance(part, Run) else part
+        yield part.arrays() if isinstance(part, EntryRun) else part
 
 
-def _walk(journal: memoryview, known: Met) -> Iterator[Run | Entries | MetaRecord | Damage]:
+def _walk(journal: memoryview, known: Met) -> Iterator[EntryRun | Entries | MetaRecord | Damage]:
     version, start = header_of(journal)
     padded = version >= _PADDED
 
@@ -233,7 +233,7 @@ def _walk(journal: memoryview, known: Met) -> Iterator[Run | Entries | MetaRecor
             yield part
         if behind is None:
             return
-        walk.run, start = Run.empty(), behind
+        walk.run, start = EntryRun.empty(), behind
 
 
 def _find_padding_end(journal: memoryview, position: int) -> int | None:
@@ -312,8 +312,8 @@ def _successor(journal: memoryview, position: int, known: Container[Key], *, pad
 
 
 def _broken(
-    journal: memoryview, position: int, run: Run, known: Met, successor: Successor
-) -> tuple[Run, Damage | None, int | None]:
+    journal: memoryview, position: int, run: EntryRun, known: Met, successor: Successor
+) -> tuple[EntryRun, Damage | None, int | None]:
     """Return the entries to believe, the damage at `position` or before, and the position of the next record."""
     if (
         position < len(journal)

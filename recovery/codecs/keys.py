@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recovery.codecs.packing import Field, constant, pack
+from recovery.codecs.packing import PackedField, constant, pack
 from recovery.codecs.store import (
     ETCD_FORM,
     ETCD_LEDGERS,
@@ -37,7 +37,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ledgers:
+class LedgerKeys:
     """Keys that are ledgers'.
 
     Attributes:
@@ -50,7 +50,7 @@ class Ledgers:
     ledger: Ints
 
 
-def ledgers_of(layout: Layout, keys: pa.Array) -> Ledgers:
+def ledgers_of(layout: Layout, keys: pa.Array) -> LedgerKeys:
     """Return the ledgers among keys below a root, by the rule of `store.ledger_of`.
 
     Args:
@@ -74,7 +74,7 @@ def ledgers_of(layout: Layout, keys: pa.Array) -> Ledgers:
     pieces.append((rows[good], halves[good, 0], halves[good, 1]))
     where, scope, ledger = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     order = np.argsort(where, kind="stable")
-    return Ledgers(where[order], scope[order], ledger[order])
+    return LedgerKeys(where[order], scope[order], ledger[order])
 
 
 def ledger_keys(layout: Layout, scope: Ints, ledger: Ints) -> pa.Array:
@@ -131,7 +131,7 @@ def _fill(form: str, digits: npt.NDArray[np.uint8]) -> pa.Array:
     fields, column = [], 0
     for part in re.findall("0+|#+|[^0#]+", form):
         if part[0] in "0#":
-            fields.append(Field(digits[:, column : column + len(part)]))
+            fields.append(PackedField(digits[:, column : column + len(part)]))
             column += len(part)
         else:
             fields.append(constant(part.encode()))
@@ -160,7 +160,7 @@ def kinds_of(keys: pa.Array) -> pa.Array:
     return pc.fill_null(kinds, "other")
 
 
-def read_marks(keys: pa.Array) -> Ledgers:
+def read_marks(keys: pa.Array) -> LedgerKeys:
     """Return the ledgers whose under-replication marks are at keys; other keys are skipped."""
     sizes = pc.binary_length(keys).to_numpy(zero_copy_only=False)
     shortest = len(MARK_FORM) + 10
@@ -178,7 +178,7 @@ def read_marks(keys: pa.Array) -> Ledgers:
     pieces.append((rows[good], halves[good, 0], halves[good, 1]))
     where, scope, ledger = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     order = np.argsort(where, kind="stable")
-    return Ledgers(where[order], scope[order], ledger[order])
+    return LedgerKeys(where[order], scope[order], ledger[order])
 
 
 def mark_keys(scope: Ints, ledger: Ints) -> list[str]:

@@ -45,7 +45,7 @@ _SCOPED_LOCATION_KEY: Final = struct.Struct(">qqq")
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerRow:
+class BookieLedgerRow:
     """The row of a bookie for one ledger, beside its entries.
 
     Attributes:
@@ -79,7 +79,7 @@ class StorageFlags:
         return bool(self.bits & _NEEDS_INTEGRITY_CHECK)
 
 
-class Locations(NamedTuple):
+class LocationRows(NamedTuple):
     """Rows of `locations` in their order, as arrays of equal length, and the rows that were not taken.
 
     A row has no offset in a file: `Damage.offset` is its number in the batch, `detail` names its key. `scope` is None
@@ -98,7 +98,7 @@ def shard(ledger: int, dirs: int) -> int:
     return ledger % dirs
 
 
-def decode_ledgers_row(key: bytes, value: bytes) -> LedgerRow | StorageFlags | None:
+def decode_ledgers_row(key: bytes, value: bytes) -> BookieLedgerRow | StorageFlags | None:
     """Return a row of the `ledgers` database; None for a reserved key.
 
     Raises:
@@ -124,7 +124,7 @@ def read_plain_key(key: bytes) -> int | None:
     return ledger if ledger >= 0 else None
 
 
-def decode_scoped_ledgers_row(key: bytes, value: bytes) -> LedgerRow:
+def decode_scoped_ledgers_row(key: bytes, value: bytes) -> BookieLedgerRow:
     """Return a row of the `ledgers-scoped` database.
 
     Raises:
@@ -138,7 +138,7 @@ def decode_scoped_ledgers_row(key: bytes, value: bytes) -> LedgerRow:
     return _ledger_row(ledger, value, rebuilt=False)
 
 
-def _ledger_row(ledger: LedgerId, value: bytes, *, rebuilt: bool) -> LedgerRow:
+def _ledger_row(ledger: LedgerId, value: bytes, *, rebuilt: bool) -> BookieLedgerRow:
     data = LedgerData()
     try:
         data.ParseFromString(value)
@@ -148,7 +148,7 @@ def _ledger_row(ledger: LedgerId, value: bytes, *, rebuilt: bool) -> LedgerRow:
         raise FormatError(
             Reason.TRUNCATED, "ledgers row", len(value), f"ledger {ledger}: a required field is not there"
         )
-    return LedgerRow(
+    return BookieLedgerRow(
         ledger.ledger,
         data.fenced,
         data.masterKey,
@@ -159,7 +159,7 @@ def _ledger_row(ledger: LedgerId, value: bytes, *, rebuilt: bool) -> LedgerRow:
     )
 
 
-def encode_ledgers_row(row: LedgerRow) -> tuple[bytes, bytes]:
+def encode_ledgers_row(row: BookieLedgerRow) -> tuple[bytes, bytes]:
     """Return key and value of a ledger's row, in `ledgers` or, of another scope than 0, in `ledgers-scoped`."""
     data = LedgerData(exists=True, fenced=row.fenced, masterKey=row.master_key)
     if row.explicit_lac is not None:
@@ -210,7 +210,7 @@ def _all_of_size(strings: Sequence[bytes], size: int) -> bool:
     return list(map(len, strings)).count(size) == len(strings)
 
 
-def decode_locations(keys: Sequence[bytes], values: Sequence[bytes], *, scoped: bool = False) -> Locations:
+def decode_locations(keys: Sequence[bytes], values: Sequence[bytes], *, scoped: bool = False) -> LocationRows:
     """Return rows of the `locations` database; rows with location 0 hold no entry and are left out.
 
     Args:
@@ -245,4 +245,4 @@ def decode_locations(keys: Sequence[bytes], values: Sequence[bytes], *, scoped: 
     if not taken.all():
         ledger, entry, location = ledger[taken], entry[taken], location[taken]
         scope = None if scope is None else scope[taken]
-    return Locations(ledger, entry, location, tuple(damage), scope)
+    return LocationRows(ledger, entry, location, tuple(damage), scope)

@@ -22,19 +22,19 @@ from recovery.codecs.ledger_record import (
     MAGIC,
     RECOVERING,
     STATE_NUMBERS,
-    Reading,
+    RecordReading,
     decode,
     encode,
     problems,
     read,
 )
-from recovery.codecs.packing import Field, constant, pack, varint_sizes, varints
+from recovery.codecs.packing import PackedField, constant, pack, varint_sizes, varints
 from recovery.errors import FormatError
 from recovery.model import tables
 from recovery.model.ids import is_bookie_id
-from recovery.model.metadata import NO_ENTRY, Digest, State
+from recovery.model.metadata import NO_ENTRY, Digest, LedgerState
 
-__all__ = ["MAGIC", "Reading", "decode", "decode_columns", "encode", "encode_columns", "problems", "read"]
+__all__ = ["MAGIC", "RecordReading", "decode", "decode_columns", "encode", "encode_columns", "problems", "read"]
 
 _SLICE: Final = 65_536
 """Rows encoded at a time: their pieces fit into the processor's cache."""
@@ -97,7 +97,7 @@ class _Columns:
 
 def _columns(rows: pa.Table) -> _Columns:
     state = _numbers(rows["state"], STATE_NUMBERS, "a state")
-    closed = state == STATE_NUMBERS[State.CLOSED]
+    closed = state == STATE_NUMBERS[LedgerState.CLOSED]
     ends = []
     for name, other in (("last_entry", NO_ENTRY), ("length", 0)):
         column = rows[name].cast(pa.int64())
@@ -133,7 +133,7 @@ def _present(column: pa.Array | pa.ChunkedArray, noun: str) -> pa.Array:
 
 
 def _numbers(
-    names: pa.ChunkedArray, numbers: Mapping[State, int] | Mapping[Digest, int], noun: str
+    names: pa.ChunkedArray, numbers: Mapping[LedgerState, int] | Mapping[Digest, int], noun: str
 ) -> npt.NDArray[np.int64]:
     indexes = pc.index_in(names.cast(pa.string()), value_set=pa.array(list(numbers), pa.string()))
     chosen: npt.NDArray[np.int64] = np.array(list(numbers.values()), np.int64)[
@@ -167,8 +167,8 @@ def _encode_lines(rows: pa.Table) -> pa.Array:
     members = _each_once(columns.members, lambda names: pc.binary_join_element_wise("\t", names, ""))
     lines = pc.binary_join_element_wise(columns.first.cast(text), _runs_joined(members, columns.sizes), "\n", "")
     ends = pc.binary_join_element_wise(pa.array(columns.last_entry).cast(text), f"\t{CLOSED_LINE}", "")
-    ends = pc.if_else(pa.array(columns.state == STATE_NUMBERS[State.OPEN]), "", ends)
-    recovering = pa.array(columns.state == STATE_NUMBERS[State.IN_RECOVERY])
+    ends = pc.if_else(pa.array(columns.state == STATE_NUMBERS[LedgerState.OPEN]), "", ends)
+    recovering = pa.array(columns.state == STATE_NUMBERS[LedgerState.IN_RECOVERY])
     return pc.binary_join_element_wise(
         MAGIC.decode() + "1\n",
         columns.write_quorum.cast(text),
@@ -209,8 +209,8 @@ def _encode_messages(rows: pa.Table) -> pa.Array:
         count,
         constant(b"\x48"),
         varints(columns.ack_quorum.to_numpy()),
-        Field(np.full((count, 1), 0x50, np.uint8), stored.astype(np.int64)),
-        Field(varints(times).matrix, np.where(stored, varint_sizes(times), 0)),
+        PackedField(np.full((count, 1), 0x50, np.uint8), stored.astype(np.int64)),
+        PackedField(varints(times).matrix, np.where(stored, varint_sizes(times), 0)),
     )
     parts = [head, _encode_segments(columns), secret, password, tail, *_encode_custom(rows["custom"])]
     token = b"\x60\x00"
@@ -254,9 +254,9 @@ _MESSAGES: Final = 3
 
 
 @cache
-def _list_names(kind: type[State] | type[Digest]) -> pa.Array:
+def _list_names(kind: type[LedgerState] | type[Digest]) -> pa.Array:
     """Return the names of states or of digests at their numbers; made once, and not where this module is loaded."""
-    numbers: Mapping[State, int] | Mapping[Digest, int] = STATE_NUMBERS if kind is State else DIGEST_NUMBERS
+    numbers: Mapping[LedgerState, int] | Mapping[Digest, int] = STATE_NUMBERS if kind is LedgerState else DIGEST_NUMBERS
     return pa.array([None, *(str(name) for name, _ in sorted(numbers.items(), key=lambda item: item[1]))])
 
 
@@ -306,7 +306,7 @@ def _decode_messages(messages: ledger_columns.Read) -> tuple[npt.NDArray[np.bool
     rows = np.flatnonzero(good)
     new = np.cumsum(good) - 1
     numbers = {name: column[rows] for name, column in messages.numbers.items()}
-    closed = numbers["state"] == STATE_NUMBERS[State.CLOSED]
+    closed = numbers["state"] == STATE_NUMBERS[LedgerState.CLOSED]
     segments = good[messages.segment_row]
     members = messages.members.select(good)
     lists = pa.StructArray.from_arrays(
@@ -326,7 +326,7 @@ def _decode_messages(messages: ledger_columns.Read) -> tuple[npt.NDArray[np.bool
     columns: dict[str, pa.Array] = {
         "error": pa.nulls(len(rows), pa.string()),
         "format": pa.array(np.full(len(rows), _MESSAGES, np.int8)),
-        "state": _list_names(State).take(pa.array(numbers["state"])),
+        "state": _list_names(LedgerState).take(pa.array(numbers["state"])),
         "digest": _list_names(Digest).take(pa.array(numbers["digest"])),
         "last_entry": pa.array(numbers["last_entry"], mask=~closed),
         "length": pa.array(numbers["length"], mask=~closed),

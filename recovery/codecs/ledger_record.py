@@ -33,7 +33,7 @@ from google.protobuf.message import DecodeError
 from recovery.codecs._pb.ledger_metadata_pb2 import LedgerMetadataFormat
 from recovery.errors import FormatError, Reason
 from recovery.model.ids import is_bookie_id
-from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, LedgerState, Segment
 
 MAGIC: Final = b"BookieMetadataFormatVersion\t"
 _DIGITS: Final = 9
@@ -48,7 +48,7 @@ _JAVA_ESCAPES: Final = frozenset("01234567abfnrtv\\'\"xuU")
 _I32: Final = 31
 _I64: Final = 63
 
-_STATES: Final = {getattr(LedgerMetadataFormat, state): state for state in State}
+_STATES: Final = {getattr(LedgerMetadataFormat, state): state for state in LedgerState}
 _DIGESTS: Final = {getattr(LedgerMetadataFormat, digest): digest for digest in Digest}
 STATE_NUMBERS: Final = {state: number for number, state in _STATES.items()}
 DIGEST_NUMBERS: Final = {digest: number for number, digest in _DIGESTS.items()}
@@ -60,7 +60,7 @@ for _byte, _letter in zip(b"\a\b\t\n\v\f\r\"'\\", "abtnvfr\"'\\", strict=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RecordReading:
     """The metadata of one record, and its oddities.
 
     Attributes:
@@ -82,7 +82,7 @@ def decode(raw: bytes | memoryview) -> LedgerMetadata:
     return _decode(bytes(raw), lambda _: None)
 
 
-def read(raw: bytes | memoryview) -> Reading:
+def read(raw: bytes | memoryview) -> RecordReading:
     """Return the metadata of a stored record, with its oddities.
 
     Raises:
@@ -93,7 +93,7 @@ def read(raw: bytes | memoryview) -> Reading:
     metadata = _decode(raw, oddities.append)
     if not oddities and encode(metadata) != raw:
         oddities.append("written in another way than BookKeeper writes it")
-    return Reading(metadata, tuple(oddities))
+    return RecordReading(metadata, tuple(oddities))
 
 
 def encode(metadata: LedgerMetadata) -> bytes:
@@ -106,7 +106,7 @@ def encode(metadata: LedgerMetadata) -> bytes:
         ValueError: closed without last entry or length; password without digest type, or the reverse; a format other
             than 1, 2 and 3.
     """
-    closed = metadata.state is State.CLOSED
+    closed = metadata.state is LedgerState.CLOSED
     last_entry, length = (metadata.last_entry, metadata.length) if closed else (NO_ENTRY, 0)
     if last_entry is None or length is None:
         raise ValueError("a closed ledger has a last entry and a length")
@@ -146,7 +146,7 @@ def problems(metadata: LedgerMetadata) -> tuple[str, ...]:
         if len(set(segment.members)) != len(segment.members):
             flaws.append(f"segment {segment.first} names a bookie twice")
         flaws += [f"not a bookie id: {member!r}" for member in segment.members if not is_bookie_id(member)]
-    if metadata.state is not State.CLOSED:
+    if metadata.state is not LedgerState.CLOSED:
         if metadata.last_entry is not None or metadata.length is not None:
             flaws.append("last entry or length of a ledger that is not closed")
     elif metadata.last_entry is None or metadata.length is None:
@@ -204,7 +204,7 @@ def _decode_lines(text: str, position: int, odd: Callable[[str], None]) -> Ledge
     if len(lines) < 3:
         raise _refuse(Reason.TRUNCATED, position, "fewer than three lines")
     write_quorum, ensemble_size, length = number(lines[0], _I32), number(lines[1], _I32), number(lines[2], _I64)
-    state, last_entry = State.OPEN, None
+    state, last_entry = LedgerState.OPEN, None
     segments = []
     for index, line in enumerate(lines[3:], 4):
         start, *members = line.split("\t")
@@ -214,15 +214,15 @@ def _decode_lines(text: str, position: int, odd: Callable[[str], None]) -> Ledge
             raise _refuse(Reason.BAD_VALUE, position, f"line {index} is neither a segment nor an end")
         if members[0] == CLOSED_LINE:
             last = number(start, _I64)
-            state, last_entry = (State.IN_RECOVERY, None) if last == RECOVERING else (State.CLOSED, last)
+            state, last_entry = (LedgerState.IN_RECOVERY, None) if last == RECOVERING else (LedgerState.CLOSED, last)
             if index < len(lines):
                 odd(f"lines after the end: {len(lines) - index}")
             break
         segments.append(Segment(number(start, _I64), tuple(members)))
-    if state is not State.CLOSED and length != 0:
+    if state is not LedgerState.CLOSED and length != 0:
         odd(f"length {length} of a ledger that is not closed: ignored")
     _check(position, ensemble_size, write_quorum, write_quorum, segments)
-    closed_length = length if state is State.CLOSED else None
+    closed_length = length if state is LedgerState.CLOSED else None
     return LedgerMetadata(
         1, ensemble_size, write_quorum, write_quorum, state, last_entry, closed_length, tuple(segments)
     )
@@ -284,7 +284,7 @@ def _from_message(
     if not (message.HasField("quorumSize") and message.HasField("ensembleSize") and message.HasField("state")):
         raise _refuse(Reason.BAD_VALUE, position, "quorumSize, ensembleSize or state is absent")
     state = _STATES[message.state]
-    closed = state is State.CLOSED
+    closed = state is LedgerState.CLOSED
     if not message.HasField("length"):
         if version == 3 or closed:
             raise _refuse(Reason.BAD_VALUE, position, "length is absent")
@@ -306,7 +306,7 @@ def _from_message(
     for segment in message.segment:
         if not segment.HasField("firstEntryId"):
             raise _refuse(Reason.BAD_VALUE, position, "a segment without a first entry")
-        segments.append(Segment(segment.firstEntryId, tuple(map(_demand_text, segment.ensembleMember))))
+        segments.append(Segment(segment.firstEntryId, tuple(map(_require_text, segment.ensembleMember))))
     _check(position, message.ensembleSize, message.quorumSize, ack_quorum, segments)
     digest, password = None, None
     if message.HasField("password"):
@@ -339,7 +339,7 @@ def _from_message(
 
 
 @lru_cache(maxsize=4096)
-def _demand_text(raw: bytes) -> str:
+def _require_text(raw: bytes) -> str:
     return raw.decode(errors="replace")
 
 
@@ -392,8 +392,8 @@ def _varint(value: int) -> bytes:
 def _lines(metadata: LedgerMetadata, last_entry: int, length: int) -> str:
     lines = [str(metadata.write_quorum), str(metadata.ensemble_size), str(length)]
     lines += ["\t".join((str(segment.first), *segment.members)) for segment in metadata.segments]
-    end = "" if metadata.state is State.OPEN else f"{last_entry}\t{CLOSED_LINE}"
-    if metadata.state is State.IN_RECOVERY:
+    end = "" if metadata.state is LedgerState.OPEN else f"{last_entry}\t{CLOSED_LINE}"
+    if metadata.state is LedgerState.IN_RECOVERY:
         end = f"{RECOVERING}\t{CLOSED_LINE}"
     return "\n".join((*lines, end))
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Field:
+class PackedField:
     """The bytes of one field of many records.
 
     Attributes:
@@ -27,9 +27,9 @@ class Field:
     sizes: npt.NDArray[np.int64] | None = None
 
 
-def constant(value: bytes) -> Field:
+def constant(value: bytes) -> PackedField:
     """Return the field that holds the same bytes in every record."""
-    return Field(np.frombuffer(value, np.uint8)[None, :])
+    return PackedField(np.frombuffer(value, np.uint8)[None, :])
 
 
 def varint_sizes(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -44,7 +44,7 @@ def varint_sizes(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return sizes
 
 
-def varints(values: npt.NDArray[np.int64]) -> Field:
+def varints(values: npt.NDArray[np.int64]) -> PackedField:
     """Return the field that holds each number as a varint."""
     bits = values.view(np.uint64)
     sizes = varint_sizes(values)
@@ -52,10 +52,10 @@ def varints(values: npt.NDArray[np.int64]) -> Field:
     for byte in range(matrix.shape[1]):
         septet = (bits >> np.uint64(7 * byte)).astype(np.uint8) & np.uint8(0x7F)
         matrix[:, byte] = septet | ((sizes > byte + 1).astype(np.uint8) << np.uint8(7))
-    return Field(matrix, sizes)
+    return PackedField(matrix, sizes)
 
 
-def pack(count: int, *fields: Field, kind: pa.DataType | None = None) -> pa.Array:
+def pack(count: int, *fields: PackedField, kind: pa.DataType | None = None) -> pa.Array:
     """Return one array of the fields laid side by side.
 
     Args:

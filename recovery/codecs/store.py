@@ -146,7 +146,7 @@ _MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ClusterKeys:
     """Keys of a cluster besides its ledgers.
 
     Attributes:
@@ -163,8 +163,8 @@ class Places:
     folders: tuple[str, ...]
 
 
-ON_ZOOKEEPER: Final = Places(LAYOUT, INSTANCE_ID, COOKIES, (AVAILABLE, READ_ONLY), (AVAILABLE, READ_ONLY, COOKIES))
-ON_ETCD: Final = Places(
+ON_ZOOKEEPER: Final = ClusterKeys(LAYOUT, INSTANCE_ID, COOKIES, (AVAILABLE, READ_ONLY), (AVAILABLE, READ_ONLY, COOKIES))
+ON_ETCD: Final = ClusterKeys(
     "/layout",
     "/instanceid",
     COOKIES,
@@ -177,7 +177,7 @@ REGISTRATIONS: Final = (*ON_ZOOKEEPER.registrations, *ON_ETCD.registrations)
 """Of any store: without such a folder, no bookie is registered in it."""
 
 
-def places(layout: "Layout | str | None") -> Places:
+def places(layout: "Layout | str | None") -> ClusterKeys:
     """Return the keys of a cluster with a layout; None is any layout of ZooKeeper."""
     return ON_ETCD if layout == Layout.ETCD else ON_ZOOKEEPER
 

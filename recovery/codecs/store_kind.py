@@ -16,7 +16,7 @@ Source: docs/formats/store-keys.md.
 from dataclasses import dataclass
 from typing import Final
 
-from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER, Layout, Places, ledger_of
+from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER, ClusterKeys, Layout, ledger_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class StoreKind:
     """
 
     name: str
-    places: Places
+    places: ClusterKeys
     port: int
     has_acls: bool
     has_replication: bool

@@ -14,8 +14,8 @@ from recovery.collect.disk.file_reader import Meter
 from recovery.collect.incremental.indexes import IndexReuse
 from recovery.collect.incremental.records import KeptLedgers
 from recovery.collect.incremental.row_sets import hash_slots
-from recovery.collect.rows.damage import DamageList, Hides, TakesDamage, Unread
-from recovery.collect.rows.index_slots import IndexRows, Piece
+from recovery.collect.rows.damage import DamageList, Hides, TakesDamage, UnreadPiece
+from recovery.collect.rows.index_slots import IndexPiece, IndexRows
 from recovery.collect.rows.ledger_facts import LEDGER, NONE, Interned
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import Ints
@@ -32,7 +32,7 @@ from recovery.collect.sources.index_database import (
 )
 from recovery.collect.sources.index_files import Pages
 from recovery.collect.sources.index_folders import find_first_level
-from recovery.collect.workers import KeptKeys, Setup, Task, Unit, make_units, run_units
+from recovery.collect.workers import IndexTask, KeptKeys, Setup, Unit, make_units, run_units
 from recovery.errors import Reason
 
 Logs = Mapping[int, Sequence[RecordFile]]
@@ -69,7 +69,7 @@ class Indexes:
         self._damage = damage
         self._secrets = secrets
         self._processes = processes
-        self._reported: set[Unread] = set()
+        self._reported: set[UnreadPiece] = set()
         self.known: list[Ints] = []
         self.bytes: dict[int, int] = {}
         self.files: dict[int, int] = {}
@@ -100,13 +100,13 @@ class Indexes:
         files = make_units(0, find_first_level(folders, self._damage))
         is_unchanged = [self._is_unchanged(database) for database, _ in databases]
         reuse = self._reuse
-        task = Task.READ if reuse is None else Task.COMPARE if reuse.can_reuse else Task.KEEP
+        task = IndexTask.READ if reuse is None else IndexTask.COMPARE if reuse.can_reuse else IndexTask.KEEP
         units = list(files)
         for n, (database, _) in enumerate(databases, 1):
             if not is_unchanged[n - 1]:
                 units += self._make_units(n, database)
         self._run_units(units, [replace(setup, task=task) for setup in setups])
-        if reuse is not None and task is Task.COMPARE:
+        if reuse is not None and task is IndexTask.COMPARE:
             self._read_rest(reuse, len(folders), files, databases, is_unchanged, setups)
         if moved():
             self._reread_dangling(files, databases, setups)
@@ -148,12 +148,12 @@ class Indexes:
         parts = [Unit(n, part) for n, (db, _) in enumerate(databases, 1) for part in split_ranges(db, DamageList())]
         self._run_units(
             files + parts,
-            [replace(setup, task=Task.AGAIN, kept=dangling_ledgers, is_reported=True) for setup in setups],
+            [replace(setup, task=IndexTask.AGAIN, kept=dangling_ledgers, is_reported=True) for setup in setups],
         )
 
     def _make_rest(self, n: int, setup: Setup, kept: KeptLedgers) -> Setup:
         self.known[n] = kept.with_entries
-        return replace(setup, task=Task.REST, kept=self._choose_ledgers(kept.ledgers))
+        return replace(setup, task=IndexTask.REST, kept=self._choose_ledgers(kept.ledgers))
 
     def _choose_ledgers(self, keys: Ints) -> KeptKeys:
         scoped = Scopes()
@@ -176,7 +176,7 @@ class Indexes:
             self._index.facts.add(facts)
             if self._reuse is not None:
                 none = facts[:0, LEDGER]
-                self._reuse.keep_fingerprints(hash_slots(Piece(none, none, none, facts), database.source))
+                self._reuse.keep_fingerprints(hash_slots(IndexPiece(none, none, none, facts), database.source))
         units = [Unit(n, part) for part in split_ranges(database, damage)]
         self._report(damage.pieces)
         return units
@@ -188,16 +188,16 @@ class Indexes:
             task, result = setups[unit.setup].task, unit.rename_ledgers(self._secrets.scopes)
             self._index.groups.add(result.index.groups.read_all())
             self._index.heads.add(result.index.heads.read_all())
-            if task is not Task.AGAIN:
+            if task is not IndexTask.AGAIN:
                 self._index.facts.add(result.facts(self._secrets))
             self._index.dangling.add(result.index.dangling.read_all())
             if self._reuse is not None:
                 self._reuse.keep_fingerprints(result.fingerprints, result.logs)
             known[result.setup].append(result.known)
-            if task is not Task.AGAIN:
+            if task is not IndexTask.AGAIN:
                 pages.absorb(result.pages)
                 _add_counts(self.bytes, result.bytes)
-            if task not in (Task.REST, Task.AGAIN):
+            if task not in (IndexTask.REST, IndexTask.AGAIN):
                 _add_counts(self.files, result.counts)
                 self._report(result.listed, harm=False)
             self._report(result.damage)
@@ -206,7 +206,7 @@ class Indexes:
         self._report(cut.pieces)
         self.known = [np.unique(np.concatenate(parts)) for parts in known]
 
-    def _report(self, damage: Iterable[Unread], *, harm: bool = True) -> None:
+    def _report(self, damage: Iterable[UnreadPiece], *, harm: bool = True) -> None:
         """Report damage; `harm`: its ledgers and files are read again the next time."""
         for piece in damage:
             # Slots that name a log that is gone by now dangle; their ledgers are read again.

@@ -23,8 +23,8 @@ import pyarrow as pa
 from recovery.codecs import index_file
 from recovery.codecs.entry import key_kind
 from recovery.codecs.framing import SIZE_FIELD
-from recovery.collect.rows.copies import NO_LAC, Known, Source, make_copies
-from recovery.collect.rows.damage import DamageLog, Hides, Unread
+from recovery.collect.rows.copies import NO_LAC, CopySource, Known, make_copies
+from recovery.collect.rows.damage import DamageLog, Hides, UnreadPiece
 from recovery.collect.rows.entry_headers import DIGEST_COLUMN
 from recovery.collect.rows.index_slots import IndexRows
 from recovery.collect.rows.ledger_facts import (
@@ -205,7 +205,7 @@ class Merge:
                 own = [column[begin:end].tolist() for column in groups[1:]]
                 listed = tuple(zip(*own, strict=True)) if end - begin <= _MOST_LISTED else None
                 self.damage.add(
-                    Unread(file, Reason.DANGLING, hides, offset, ledger=ledger, detail=detail, entries=listed)
+                    UnreadPiece(file, Reason.DANGLING, hides, offset, ledger=ledger, detail=detail, entries=listed)
                 )
 
     def make_tables(self, *, complete: bool) -> Iterator[pa.Table]:
@@ -240,11 +240,11 @@ class Merge:
             key = known.key.copy()
             key[np.searchsorted(ledgers, other_keys[:, 0])] = other_keys[:, 1]
             unsure = replace(known, complete=np.zeros(len(ledgers), np.bool_))
-            yield self._make_copies(Source.INDEX, _select_known(known, in_index), index, heads[0])
+            yield self._make_copies(CopySource.INDEX, _select_known(known, in_index), index, heads[0])
             yield self._make_copies(
-                Source.JOURNAL, _select_known(replace(known, key=key), in_journal), journal, heads[1]
+                CopySource.JOURNAL, _select_known(replace(known, key=key), in_journal), journal, heads[1]
             )
-            yield self._make_copies(Source.LOG, _select_known(unsure, np.unique(log.key)), log, heads[2])
+            yield self._make_copies(CopySource.LOG, _select_known(unsure, np.unique(log.key)), log, heads[2])
             self.totals.ledgers += len(ledgers)
             self.totals.leftover += len(np.setdiff1d(log.key, np.union1d(in_index, in_journal)))
             self.totals.largest = max(self.totals.largest, int(ledgers.max(initial=-1)))
@@ -269,9 +269,9 @@ class Merge:
                     f"entry {groups.first[row]} of ledger {ledger}: its digest is none of any type, and nothing else "
                     "knows the ledger. Its id is wrong, or the ledger was deleted and its password is not given"
                 )
-                self.damage.add(Unread(file, Reason.DIGEST, hides, offset, detail=detail, is_doubtful=True))
+                self.damage.add(UnreadPiece(file, Reason.DIGEST, hides, offset, detail=detail, is_doubtful=True))
 
-    def _make_copies(self, source: Source, known: Known, groups: KeyedGroups, heads: Ints) -> pa.Table:
+    def _make_copies(self, source: CopySource, known: Known, groups: KeyedGroups, heads: Ints) -> pa.Table:
         return make_copies(source, known, groups, heads, self.damage.bookie, self.damage.incarnation)
 
     def _join_known(self, ledgers: Ints, facts: Ints, special: Ints, *, complete: bool) -> tuple[Known, Ints]:
@@ -293,7 +293,7 @@ class Merge:
                 value = read_explicit_lac(raw, self.damage.scopes.id(ledger))
             except FormatError as error:
                 file = self.sources[int(facts[n, SOURCE])].file_of(self.damage.scopes.id(ledger))
-                self.damage.add(Unread(file, error.reason, Hides.NOTHING, ledger=ledger, detail=error.detail))
+                self.damage.add(UnreadPiece(file, error.reason, Hides.NOTHING, ledger=ledger, detail=error.detail))
                 continue
             if value > lac[rows[n]]:
                 lac[rows[n]], record[rows[n]] = value, raw
@@ -315,7 +315,7 @@ class Merge:
                     key[n] = self.secrets.add_stamp(written)
             if conflict:
                 detail = "the journal has another master key for it: one id, two ledgers"
-                self.damage.add(Unread("journal", Reason.CONFLICT, Hides.NOTHING, ledger=ledger, detail=detail))
+                self.damage.add(UnreadPiece("journal", Reason.CONFLICT, Hides.NOTHING, ledger=ledger, detail=detail))
         whole = ~limbo & ~np.isin(ledgers, np.fromiter(self.damage.ledgers, np.int64, len(self.damage.ledgers)))
         keys, scopes = self.secrets.keys, self.damage.scopes
         known = Known(ledgers, whole & complete, fenced, limbo, key, keys, lac, record, scopes)

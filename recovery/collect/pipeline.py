@@ -19,21 +19,21 @@ from recovery.codecs import entry_log, journal
 from recovery.collect.changed_indexes import Indexes
 from recovery.collect.deep_check.compare import DeepCheck, list_logs
 from recovery.collect.deep_check.counts import DeepCounts
-from recovery.collect.disk.file_reader import Meter, Progress
-from recovery.collect.disk.folders import Disks, Folder, Place, Role, Statements, survey
+from recovery.collect.disk.file_reader import Meter, ReadProgress
+from recovery.collect.disk.folders import Disks, Folder, FolderRole, Place, Statements, survey
 from recovery.collect.disk.vanished_files import count_vanished
 from recovery.collect.incremental.collection import Incremental
 from recovery.collect.incremental.records import Reused, Terms
 from recovery.collect.merge import Beside, IndexSource, Merge
 from recovery.collect.options import CollectOptions, CollectSummary
-from recovery.collect.rows.bookies import BookieRow, Evidence, FolderRow, JournalRow, bind_inventory
+from recovery.collect.rows.bookies import BookieRow, FolderRow, JournalRow, LifeEvidence, bind_inventory
 from recovery.collect.rows.damage import DamageList, DamageLog, find_suspect_disk
 from recovery.collect.rows.entry_headers import HEAD_WIDTH, PLACE_WIDTH, SIZE_COLUMN, place_heads, split_placed
-from recovery.collect.rows.index_slots import IndexRows, Piece
+from recovery.collect.rows.index_slots import IndexPiece, IndexRows
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, Interned
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, join_groups, subtract_groups, to_groups, to_rows
 from recovery.collect.rows.spool import Spool
-from recovery.collect.sources.entry_logs import Scanned, find_logs, scan_unlisted
+from recovery.collect.sources.entry_logs import LogScan, find_logs, scan_unlisted
 from recovery.collect.sources.entry_records import RecordFile, RecordFiles, ScansBytes, locate_entries
 from recovery.collect.sources.index_database import (
     LEDGERS,
@@ -46,7 +46,7 @@ from recovery.collect.sources.index_database import (
 )
 from recovery.collect.sources.index_files import IndexReader
 from recovery.collect.sources.index_folders import find_files, find_first_level
-from recovery.collect.sources.journals import Journal, JournalFacts, find_journals, read_journals
+from recovery.collect.sources.journals import JournalFacts, JournalFile, find_journals, read_journals
 from recovery.dataset import DatasetWriter
 from recovery.errors import InputError
 from recovery.model.groups import KeyedGroups
@@ -57,7 +57,7 @@ _MEGABYTE: Final = 1_000_000
 
 
 def collect(
-    options: CollectOptions, out: DatasetPlace, *, now: Callable[[], datetime], progress: Callable[[Progress], None]
+    options: CollectOptions, out: DatasetPlace, *, now: Callable[[], datetime], progress: Callable[[ReadProgress], None]
 ) -> CollectSummary:
     """Read one bookie's disks into an inventory dataset.
 
@@ -72,7 +72,7 @@ def collect(
         DatasetError: the dataset cannot be written.
     """
     started = now()
-    _demand_apart(options, out)
+    _require_apart(options, out)
     meter = Meter(None if options.max_mb_s is None else options.max_mb_s * _MEGABYTE, progress)
     meter.begin("folders")
     statements = Statements(options.instance_id, options.configured_id, options.may_lack)
@@ -115,7 +115,7 @@ def collect(
     )
 
 
-def _demand_apart(options: CollectOptions, out: DatasetPlace) -> None:
+def _require_apart(options: CollectOptions, out: DatasetPlace) -> None:
     given = [*options.ledger_dirs, *options.index_dirs, *options.journal_dirs]
     if not given:
         raise InputError("no folder", "nothing to collect from", "name the bookie's folders or its bk_server.conf")
@@ -153,15 +153,15 @@ class _Run:
         self._scratch = scratch
         self._secrets = Interned(damage.scopes)
         self._spools: list[Spool] = []
-        self._journals: list[Journal] = []
+        self._journals: list[JournalFile] = []
         self._journal_facts = JournalFacts()
-        self._scanned = Scanned((), -1)
+        self._scanned = LogScan((), -1)
         self._sources: list[IndexSource] = []
         self.deep: DeepCounts | None = None
         self._merge: Merge | None = None
         self._vanished = 0
-        self._ledger_folders = _list_folders(disks, Role.LEDGER)
-        self._index_folders = _list_folders(disks, Role.INDEX)
+        self._ledger_folders = _list_folders(disks, FolderRole.LEDGER)
+        self._index_folders = _list_folders(disks, FolderRole.INDEX)
         self._incremental = None
         if options.keep or options.since is not None:
             self._incremental = Incremental(_make_terms(disks, options), options.since, scratch, started, self._secrets)
@@ -240,7 +240,7 @@ class _Run:
         self._meter.end()
 
     def _read_journals(self, groups: Spool, applied: Spool) -> None:
-        places = self._disks.list_places(Role.JOURNAL)
+        places = self._disks.list_places(FolderRole.JOURNAL)
         self._journals = find_journals(places, [f.path for f in self._ledger_folders], self._damage)
         files = [j.file for j in self._journals]
         self._meter.begin("journals", len(files), sum(f.size for f in files))
@@ -278,8 +278,12 @@ class _Run:
 
     def _list_databases(self) -> Iterator[tuple[Database, Sequence[Folder]]]:
         """Yield the databases, with the ledger folders that their locations may lie in, the likeliest first."""
-        numbers = {place.folder.path: place.number for place in self._disks.list_places(Role.LEDGER) if place.folder}
-        numbers |= {place.folder.path: place.number for place in self._disks.list_places(Role.INDEX) if place.folder}
+        numbers = {
+            place.folder.path: place.number for place in self._disks.list_places(FolderRole.LEDGER) if place.folder
+        }
+        numbers |= {
+            place.folder.path: place.number for place in self._disks.list_places(FolderRole.INDEX) if place.folder
+        }
         cookie = self._disks.cookie
         count = len(cookie.ledger_dirs) if cookie else 1
         for folder in dict.fromkeys([*self._index_folders, *self._ledger_folders]):
@@ -287,7 +291,7 @@ class _Run:
                 continue
             number = numbers.get(folder.path) if cookie else None
             paired = {
-                p.folder for p in self._disks.list_places(Role.LEDGER) if p.number == number or p.folder == folder
+                p.folder for p in self._disks.list_places(FolderRole.LEDGER) if p.number == number or p.folder == folder
             }
             logs = sorted(self._ledger_folders, key=lambda f: f not in paired)
             yield Database(folder.path, len(self._sources), number, count), logs
@@ -335,7 +339,7 @@ class _Run:
         finally:
             deep.close()
 
-    def _read_slots_again(self) -> Iterator[Piece]:
+    def _read_slots_again(self) -> Iterator[IndexPiece]:
         """Yield the slots of all indexes again; their damage was reported the first time."""
         read_damage = DamageList()
         scopes = self._damage.scopes
@@ -346,7 +350,7 @@ class _Run:
             yield piece.to_piece()
         for database, _ in self._list_databases():
             for facts in read_ledgers(database, self._meter, read_damage, Interned(scopes)):
-                yield Piece(none, none, none, facts)
+                yield IndexPiece(none, none, none, facts)
             yield from read_locations(database, self._meter, read_damage, scopes)
 
     def report_suspects(self) -> None:
@@ -409,7 +413,7 @@ class _Run:
         return BookieRow(
             bookie=disks.bookie,
             incarnation=disks.incarnation,
-            incarnation_evidence=[Evidence(kind, value) for kind, value in disks.evidence],
+            incarnation_evidence=[LifeEvidence(kind, value) for kind, value in disks.evidence],
             instance_id=disks.instance_id,
             cookie=disks.cookie_bytes,
             version_files=disks.version_files,
@@ -460,13 +464,13 @@ class _Run:
             unread=sum(unread for unread, _ in inside),
         )
 
-    def _count_bytes(self, role: Role, folder: Folder) -> int:
+    def _count_bytes(self, role: FolderRole, folder: Folder) -> int:
         match role:
-            case Role.JOURNAL:
+            case FolderRole.JOURNAL:
                 return sum(j.file.size for j in self._journals if Path(j.file.path).parent == folder.path)
-            case Role.LEDGER:
+            case FolderRole.LEDGER:
                 return sum(file.size for files in self._logs.get(folder.path, {}).values() for file in files)
-            case Role.INDEX:
+            case FolderRole.INDEX:
                 number = next((n for n, f in enumerate(self._index_folders) if f == folder), -1)
                 names = (LEDGERS, LOCATIONS, SCOPED_LEDGERS, SCOPED_LOCATIONS)
                 rows = [folder.path / name for name in names] if folder.databases else []
@@ -479,7 +483,7 @@ def _make_terms(disks: Disks, options: CollectOptions) -> Terms:
     return Terms(disks.bookie, disks.incarnation, (cookie, *places), options.passwords)
 
 
-def _list_folders(disks: Disks, role: Role) -> list[Folder]:
+def _list_folders(disks: Disks, role: FolderRole) -> list[Folder]:
     return [place.folder for place in disks.list_places(role) if place.folder is not None]
 
 
@@ -490,7 +494,9 @@ def _measure_folder(folder: Path) -> int:
         return 0
 
 
-def _role_of(file: Path) -> Role:
+def _role_of(file: Path) -> FolderRole:
     if file.suffix == ".txn":
-        return Role.JOURNAL
-    return Role.INDEX if file.suffix in (".idx", ".rloc", "") and file.name[:8] != "lastMark" else Role.LEDGER
+        return FolderRole.JOURNAL
+    return (
+        FolderRole.INDEX if file.suffix in (".idx", ".rloc", "") and file.name[:8] != "lastMark" else FolderRole.LEDGER
+    )

@@ -26,18 +26,18 @@ import numpy as np
 from recovery.collect.disk.file_reader import Meter
 from recovery.collect.incremental.records import FINGERPRINT_WIDTH, LOG_WIDTH
 from recovery.collect.incremental.row_sets import find_logs_of, hash_slots
-from recovery.collect.rows.damage import DamageList, Unread
+from recovery.collect.rows.damage import DamageList, UnreadPiece
 from recovery.collect.rows.entry_headers import HEAD_WIDTH
-from recovery.collect.rows.index_slots import Block, IndexRows, Piece
+from recovery.collect.rows.index_slots import Block, IndexPiece, IndexRows
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, KEY, LAC, LEDGER, NONE, Interned
 from recovery.collect.rows.scoped_ids import Scopes, translate_keys
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, Mask
 from recovery.collect.sources.entry_logs import read_decimal
 from recovery.collect.sources.entry_records import RecordFile, RecordFiles
 from recovery.collect.sources.index import IndexTaker
-from recovery.collect.sources.index_database import Range, read_range
+from recovery.collect.sources.index_database import LocationRange, read_range
 from recovery.collect.sources.index_files import IndexReader, Pages
-from recovery.collect.sources.index_folders import IndexFile, Level, find_files
+from recovery.collect.sources.index_folders import FolderLevel, IndexFile, find_files
 from recovery.errors import ProcessLostError
 
 _UNITS: Final = 16
@@ -49,7 +49,7 @@ _AT_ONCE: Final = 4096
 """Files that are examined at a time."""
 
 
-class Task(Enum):
+class IndexTask(Enum):
     """The kinds of work on an index."""
 
     READ = auto()
@@ -104,7 +104,7 @@ class Setup:
     passwords: tuple[bytes, ...] = field(repr=False)
     confirms_all: bool
     source: int = NONE
-    task: Task = Task.READ
+    task: IndexTask = IndexTask.READ
     kept: KeptKeys = field(default_factory=KeptKeys)
     is_reported: bool = False
 
@@ -148,8 +148,8 @@ class UnitResult:
     setup: int
     index: IndexRows[RowList]
     known: Ints
-    listed: tuple[Unread, ...]
-    damage: tuple[Unread, ...]
+    listed: tuple[UnreadPiece, ...]
+    damage: tuple[UnreadPiece, ...]
     secrets: Interned
     pages: Pages
     bytes: Mapping[int, int]
@@ -205,10 +205,10 @@ class Unit:
     """
 
     setup: int
-    part: Sequence[Level] | Range
+    part: Sequence[FolderLevel] | LocationRange
 
 
-def make_units(setup: int, levels: Sequence[Level]) -> list[Unit]:
+def make_units(setup: int, levels: Sequence[FolderLevel]) -> list[Unit]:
     """Deal subfolders of the first level into units."""
     return [Unit(setup, levels[n::_UNITS]) for n in range(min(_UNITS, len(levels)))]
 
@@ -357,15 +357,15 @@ def _run_unit(unit: Unit, setups: Sequence[Setup], meter: Meter) -> UnitResult:
     read_damage = DamageList() if setup.is_reported else damage
     taker, reader = IndexTaker(logs, index, confirms_all=setup.confirms_all), IndexReader(meter, read_damage, secrets)
     compared, named = RowList(FINGERPRINT_WIDTH), RowList(LOG_WIDTH)
-    pieces: Iterator[Piece | Block]
-    if isinstance(unit.part, Range):
+    pieces: Iterator[IndexPiece | Block]
+    if isinstance(unit.part, LocationRange):
         pieces = _choose_rows(unit.part, setup, compared, meter, read_damage, scopes)
     else:
         files = _choose_files(find_files(unit.part, listed, scopes, reader.ahead), setup, compared, reader, scopes)
         # Files that are only compared are not opened.
         pieces = reader.read(files)
     for piece in pieces:
-        if setup.task in (Task.KEEP, Task.REST):
+        if setup.task in (IndexTask.KEEP, IndexTask.REST):
             named.add(find_logs_of(piece))
         taker.take(piece)
     taker.end()
@@ -385,40 +385,40 @@ def _run_unit(unit: Unit, setups: Sequence[Setup], meter: Meter) -> UnitResult:
 
 
 def _choose_rows(
-    part: Range, setup: Setup, compared: RowList, meter: Meter, damage: DamageList, scopes: Scopes
-) -> Iterator[Piece | Block]:
+    part: LocationRange, setup: Setup, compared: RowList, meter: Meter, damage: DamageList, scopes: Scopes
+) -> Iterator[IndexPiece | Block]:
     """Yield the wanted slots of a range; keep hashes of its slots on request."""
     for piece in read_range(part, meter, damage, scopes):
-        if setup.task in (Task.KEEP, Task.COMPARE):
+        if setup.task in (IndexTask.KEEP, IndexTask.COMPARE):
             compared.add(hash_slots(piece, setup.source))
-        if setup.task is Task.COMPARE:
+        if setup.task is IndexTask.COMPARE:
             continue
-        if setup.task not in (Task.REST, Task.AGAIN):
+        if setup.task not in (IndexTask.REST, IndexTask.AGAIN):
             yield piece
             continue
-        rest = setup.kept.has(piece.ledger, scopes) == (setup.task is Task.AGAIN)
-        yield Piece(piece.ledger[rest], piece.entry[rest], piece.location[rest], piece.facts)
+        rest = setup.kept.has(piece.ledger, scopes) == (setup.task is IndexTask.AGAIN)
+        yield IndexPiece(piece.ledger[rest], piece.entry[rest], piece.location[rest], piece.facts)
 
 
 def _choose_files(
     files: Iterator[IndexFile], setup: Setup, compared: RowList, reader: IndexReader, scopes: Scopes
 ) -> Iterator[IndexFile]:
     """Yield the files to read; keep fingerprints of all on request."""
-    if setup.task is Task.READ:
+    if setup.task is IndexTask.READ:
         yield from files
         return
     while batch := list(islice(files, _AT_ONCE)):
-        if setup.task in (Task.KEEP, Task.COMPARE):
+        if setup.task in (IndexTask.KEEP, IndexTask.COMPARE):
             compared.add(_take_fingerprints(batch))
-            if setup.task is Task.COMPARE:
+            if setup.task is IndexTask.COMPARE:
                 reader.count(batch)
                 continue
             yield from batch
             continue
         kept = setup.kept.has(np.array([file.ledger for file in batch], np.int64), scopes)
-        if setup.task is Task.REST:
+        if setup.task is IndexTask.REST:
             reader.pass_over([batch[n] for n in np.flatnonzero(kept).tolist()])
-        for n in np.flatnonzero(kept == (setup.task is Task.AGAIN)).tolist():
+        for n in np.flatnonzero(kept == (setup.task is IndexTask.AGAIN)).tolist():
             yield batch[n]
 
 

@@ -22,7 +22,7 @@ _DOUBLINGS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class HypothesisDecision:
     """The result of one hypothesis for each ledger.
 
     Attributes:
@@ -55,7 +55,7 @@ class _Rows:
     striped: Mask
 
 
-def decide(copies: CopyColumns, ensemble: Ints, write: Ints) -> Decision:
+def decide(copies: CopyColumns, ensemble: Ints, write: Ints) -> HypothesisDecision:
     """Try one (E, W) for each ledger.
 
     Args:
@@ -154,7 +154,9 @@ def _chains(copies: CopyColumns, rows: _Rows, position: Ints, fails: Mask) -> In
     return numbers
 
 
-def _tile(copies: CopyColumns, ensemble: Ints, write: Ints, rows: _Rows, position: Ints, fails: Mask) -> Decision:
+def _tile(
+    copies: CopyColumns, ensemble: Ints, write: Ints, rows: _Rows, position: Ints, fails: Mask
+) -> HypothesisDecision:
     """Join each position's stays, and cut segments where one takes over."""
     order = np.lexsort((copies.lo, position, copies.row_ledger))
     ledger, place, lo, hi = copies.row_ledger[order], position[order], copies.lo[order], copies.hi[order]
@@ -203,7 +205,7 @@ def _tile(copies: CopyColumns, ensemble: Ints, write: Ints, rows: _Rows, positio
     begin[base[ledger[takeover]] + number] = first
     np.maximum.at(begin_low, base[ledger[takeover]] + number, earliest)
     begin_low[1:] = np.where(of_segment[1:] == of_segment[:-1], np.maximum(begin_low[1:], begin[:-1] + 1), 0)
-    return Decision(accepted, extra, of_segment, begin, begin_low, cell[transposed])
+    return HypothesisDecision(accepted, extra, of_segment, begin, begin_low, cell[transposed])
 
 
 def _stab(ledger: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:

@@ -44,7 +44,7 @@ _WIDTHS: Final = np.array([DIGEST_SIZES[digest] for digest in DIGESTS])
 _LAC_RECORD: Final = 16
 
 
-class Headers(NamedTuple):
+class HeaderFacts(NamedTuple):
     """Entry headers; `payload`: bytes of the entry's own payload, -1 where its digest type is not known."""
 
     ledger: Ints
@@ -54,7 +54,7 @@ class Headers(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LedgerFacts:
     """The facts of each ledger; ledgers in key order, bookies by number.
 
     Attributes:
@@ -138,7 +138,7 @@ class Facts:
     digest: Ints
     verified: Mask
     digests_differ: Mask
-    headers: Headers
+    headers: HeaderFacts
 
     @property
     def count(self) -> int:
@@ -148,7 +148,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class _HeaderFacts:
-    """The facts from entry headers of strong rows; fields that are not named here are as in `Facts`.
+    """The facts from entry headers of strong rows; fields that are not named here are as in `LedgerFacts`.
 
     Attributes:
         record, entry, lac: of each header, the table's row, the entry and the LAC.
@@ -174,7 +174,7 @@ class _HeaderFacts:
     digest: Ints
     verified: Mask
     digests_differ: Mask
-    headers: Headers
+    headers: HeaderFacts
 
 
 def _ints(column: Any, missing: int = 0) -> Ints:  # noqa: ANN401 - an Arrow column
@@ -236,7 +236,7 @@ def read(
     unscanned: Sequence[str] = (),
     lost: Sequence[str] = (),
     are_leftovers_wanted: bool = False,
-) -> Facts:
+) -> LedgerFacts:
     """Gather the facts of every ledger of a table of copies.
 
     Args:
@@ -339,7 +339,7 @@ def read(
     broken |= headers.beyond
     lac = np.maximum(explicit, headers.largest_lac)
     recorded = np.flatnonzero(_mask(pc.is_valid(copies["lac_record"])))
-    return Facts(
+    return LedgerFacts(
         bucket=bucket[head].astype(np.int16),
         scope=scope[head],
         ledger=ledger[head],
@@ -436,7 +436,7 @@ def _gather_headers(copies: pa.Table, number: Ints, strong: Mask, end: Ints, cou
     is_known = ~_mark(owner[named < 0], count)
     newest = np.flatnonzero((lac >= entry) & (lac == largest_lac[owner]))
     payload = np.where(named < 0, -1, size - _ENTRY_HEADER - np.append(_WIDTHS, 0)[named])[order]
-    all_headers = Headers(ledgers, entry_ids, total, payload)
+    all_headers = HeaderFacts(ledgers, entry_ids, total, payload)
     crosses[1:] &= distinct[1:] & (total[1:] - np.maximum(payload[1:], 0) < total[:-1])
     by_length = np.lexsort((total, ledgers))
     by_length = by_length[distinct[by_length] & (payload[by_length] > 0)]

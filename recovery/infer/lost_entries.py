@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from recovery.infer import facts
 from recovery.infer.copies import LOST, Ints, Mask
-from recovery.infer.facts import Facts
+from recovery.infer.facts import LedgerFacts
 from recovery.infer.lost_disks import list_explained
 from recovery.infer.prior import PriorShape
 from recovery.infer.shape_fit import CLEAN, explain
@@ -43,7 +43,7 @@ class SettledEntries:
     harmless: Mask
     lost: pa.Table
 
-    def count_lost(self, known: Facts) -> Ints:
+    def count_lost(self, known: LedgerFacts) -> Ints:
         """Return how many copies of each ledger were put back that no bookie has."""
         counts = np.zeros(known.count, np.int64)
         numbered = pa.table({"scope": known.scope, "ledger": known.ledger, "number": np.arange(known.count)})

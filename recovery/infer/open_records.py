@@ -8,14 +8,14 @@ safe.
 import numpy as np
 
 from recovery.infer.copies import Ints
-from recovery.infer.facts import Facts
+from recovery.infer.facts import LedgerFacts
 from recovery.infer.search import TAIL
 from recovery.infer.segment_cases import NOBODY, Copies
 from recovery.infer.solve import mark_held
 from recovery.model.metadata import LedgerMetadata
 
 
-def can_stay_open(known: Facts, ledger: int, stored: LedgerMetadata, copies: Copies, members: Ints) -> bool:
+def can_stay_open(known: LedgerFacts, ledger: int, stored: LedgerMetadata, copies: Copies, members: Ints) -> bool:
     """Whether the recovery of an open ledger, through its own record, reads every entry that some bookie has.
 
     An entry on fewer than A members was never acknowledged, or a bookie lost its copy without a trace. A recovery may

@@ -40,7 +40,7 @@ LARGEST: Final = 1 << 20
 """All ensembles are smaller, so both numbers of a shape fit in one."""
 
 
-class Source(StrEnum):
+class ShapeSource(StrEnum):
     """Where a shape or an ack quorum is known from; stored with alternatives."""
 
     CLUSTER = "cluster"
@@ -116,7 +116,7 @@ class PriorShape:
     ensemble: int
     write: int
     weight: float
-    source: Source
+    source: ShapeSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +162,11 @@ class Prior:
                 stored[ensemble, write] += count
                 acks.setdefault((ensemble, write), Counter())[ack] += count
         seen = Counter(shapes.striped) + Counter({(n, n): shapes.full[n] for n in list_supported(shapes)})
-        known_shapes = [*_rank_shapes(seen, Source.CLUSTER), *_rank_shapes(stored, Source.SNAPSHOT)]
+        known_shapes = [*_rank_shapes(seen, ShapeSource.CLUSTER), *_rank_shapes(stored, ShapeSource.SNAPSHOT)]
         if default_quorum is not None:
-            known_shapes.append(PriorShape(default_quorum[0], default_quorum[1], 0.0, Source.DEFAULT_QUORUM))
+            known_shapes.append(PriorShape(default_quorum[0], default_quorum[1], 0.0, ShapeSource.DEFAULT_QUORUM))
         if not known_shapes:
-            known_shapes.append(PriorShape(*BOOKKEEPER_DEFAULT[:2], 0.0, Source.BOOKKEEPER_DEFAULT))
+            known_shapes.append(PriorShape(*BOOKKEEPER_DEFAULT[:2], 0.0, ShapeSource.BOOKKEEPER_DEFAULT))
         first: dict[tuple[int, int], PriorShape] = {}
         for prior_shape in known_shapes:
             first.setdefault((prior_shape.ensemble, prior_shape.write), prior_shape)
@@ -176,18 +176,18 @@ class Prior:
 
     def with_stated(self, quorum: tuple[int, int, int]) -> "Prior":
         """Return the prior of ledgers with a stated (E, W, A): nothing else is assumed of them."""
-        stated = PriorShape(quorum[0], quorum[1], 1.0, Source.DEFAULT_QUORUM)
+        stated = PriorShape(quorum[0], quorum[1], 1.0, ShapeSource.DEFAULT_QUORUM)
         return Prior((stated,), default=quorum, kept=self.kept)
 
-    def ack_quorum(self, ensemble: int, write: int) -> tuple[int, Source]:
+    def ack_quorum(self, ensemble: int, write: int) -> tuple[int, ShapeSource]:
         """Return the A of a shape, and its source."""
         if (ensemble, write) in self.acks:
-            return self.acks[ensemble, write], Source.SNAPSHOT
+            return self.acks[ensemble, write], ShapeSource.SNAPSHOT
         if self.default is not None and self.default[:2] == (ensemble, write):
-            return self.default[2], Source.DEFAULT_QUORUM
+            return self.default[2], ShapeSource.DEFAULT_QUORUM
         if not self.acks and self.default is None and (ensemble, write) == BOOKKEEPER_DEFAULT[:2]:
-            return BOOKKEEPER_DEFAULT[2], Source.BOOKKEEPER_DEFAULT
-        return write, Source.WRITE_QUORUM
+            return BOOKKEEPER_DEFAULT[2], ShapeSource.BOOKKEEPER_DEFAULT
+        return write, ShapeSource.WRITE_QUORUM
 
     def count_tolerated(self, ensemble: int, write: int) -> int:
         """Return how many unseen bookies an inferred shape tolerates: with more, it may be a wider shape.
@@ -218,7 +218,7 @@ class Prior:
         return self.default[2] if self.default is not None and self.default[:2] == (ensemble, write) else 1
 
 
-def _rank_shapes(counts: Mapping[tuple[int, int], int], source: Source) -> Iterable[PriorShape]:
+def _rank_shapes(counts: Mapping[tuple[int, int], int], source: ShapeSource) -> Iterable[PriorShape]:
     total = sum(counts.values())
     for shape, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         yield PriorShape(*shape, count / total, source)

@@ -18,10 +18,10 @@ from typing import Final
 import numpy as np
 
 from recovery.infer.copies import Ints, Mask, number_within
-from recovery.infer.facts import Facts
-from recovery.infer.prior import PriorShape, Source
+from recovery.infer.facts import LedgerFacts
+from recovery.infer.prior import PriorShape, ShapeSource
 from recovery.infer.refusal import CODES, GUARDABLE, Refusal
-from recovery.infer.shape_fit import UNDECIDED, Explained, Segments
+from recovery.infer.shape_fit import UNDECIDED, Explained, LedgerSegments
 from recovery.model.groups import KeyedGroups, KeyedRuns, difference_runs, to_runs
 
 MOST_NAMED: Final = 12
@@ -30,7 +30,7 @@ MOST_RUNS: Final = 2_000_000
 """Runs of one ledger that are expanded to find entries without a holder."""
 
 
-class Reading(StrEnum):
+class RecordBasis(StrEnum):
     """What a record rests on; stored in plans, so a value is never renamed."""
 
     PROVED = "proved"
@@ -53,7 +53,7 @@ class Readings:
     universal: Mask
 
 
-def refuse_content(known: Facts, refusal: Ints, is_deleted: Mask) -> None:
+def refuse_content(known: LedgerFacts, refusal: Ints, is_deleted: Mask) -> None:
     """Give each refused ledger the reason against its content, if there is one.
 
     Args:
@@ -74,7 +74,7 @@ def refuse_content(known: Facts, refusal: Ints, is_deleted: Mask) -> None:
 
 
 def find_readings(
-    known: Facts, explained: Explained, refusal: Ints, may_hide: Mask, accepted: frozenset[Refusal] = frozenset()
+    known: LedgerFacts, explained: Explained, refusal: Ints, may_hide: Mask, accepted: frozenset[Refusal] = frozenset()
 ) -> Readings:
     """Find a reading of each refused ledger, unless its content is in doubt.
 
@@ -113,14 +113,14 @@ def find_readings(
     return Readings(
         replace(
             explained,
-            shapes=[*shapes, *(PriorShape(size, size, 0.0, Source.COPIES) for size in sizes.tolist())],
+            shapes=[*shapes, *(PriorShape(size, size, 0.0, ShapeSource.COPIES) for size in sizes.tolist())],
             shape=shape,
             path=np.where(universal, UNDECIDED, explained.path),
             end=end,
             length=length,
             missing=np.where(universal, size_of * (end + 1) - copy_counts, explained.missing),
             extra=np.where(universal, 0, explained.extra),
-            segments=Segments.join([explained.segments.select(~universal[explained.segments.ledger]), segments]),
+            segments=LedgerSegments.join([explained.segments.select(~universal[explained.segments.ledger]), segments]),
             other_ledger=explained.other_ledger[is_alone],
             other_shape=explained.other_shape[is_alone],
         ),
@@ -129,7 +129,7 @@ def find_readings(
     )
 
 
-def _name_holders(known: Facts, wanted: Mask, empty: Mask, may_hide: Mask) -> Segments:
+def _name_holders(known: LedgerFacts, wanted: Mask, empty: Mask, may_hide: Mask) -> LedgerSegments:
     """Return one segment of each wanted ledger: all holders of any entry, those of the first entries in front.
 
     Of a ledger without entries, those who know it. Behind them, where some entry is on none, those who may have it.
@@ -151,10 +151,10 @@ def _name_holders(known: Facts, wanted: Mask, empty: Mask, may_hide: Mask) -> Se
     order = np.lexsort((bookie, low, ledger))
     numbers, sizes = np.unique(ledger, return_counts=True)
     zero = np.zeros(len(numbers), np.int64)
-    return Segments(numbers, zero, zero, sizes, bookie[order])
+    return LedgerSegments(numbers, zero, zero, sizes, bookie[order])
 
 
-def find_holes(known: Facts, ledgers: Ints, ends: Ints) -> KeyedRuns:
+def find_holes(known: LedgerFacts, ledgers: Ints, ends: Ints) -> KeyedRuns:
     """Return the runs of entries, from 0 to the end of each of some ledgers, that no bookie is seen to serve.
 
     Args:

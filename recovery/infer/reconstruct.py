@@ -18,15 +18,15 @@ import pyarrow.compute as pc
 from recovery.codecs.entry import lac_record_agrees, master_key
 from recovery.infer import facts, rows
 from recovery.infer.copies import Ints, Mask
-from recovery.infer.facts import DIGESTS, MAX_ENTRY, MAX_GROUPS, Facts
+from recovery.infer.facts import DIGESTS, MAX_ENTRY, MAX_GROUPS, LedgerFacts
 from recovery.infer.lost_entries import settle_entries
-from recovery.infer.prior import Prior, PriorShape, Source, find_striped
+from recovery.infer.prior import Prior, PriorShape, ShapeSource, find_striped
 from recovery.infer.readings import find_holes, find_readings, refuse_content
 from recovery.infer.references import apply_references
 from recovery.infer.refusal import CODES, DOUBTED, ENDED_BY_LOSS, GUARDABLE, NEEDS_MORE, Refusal
 from recovery.infer.replicas import fit_ensembles
 from recovery.infer.search import Doubt, Tail, search_histories
-from recovery.infer.shape_fit import CLEAN, RE_REPLICATED, SOLVED, UNDECIDED, Explained, Segments, explain
+from recovery.infer.shape_fit import CLEAN, RE_REPLICATED, SOLVED, UNDECIDED, Explained, LedgerSegments, explain
 from recovery.infer.snapshot_contradictions import SnapshotDoubts
 from recovery.infer.snapshot_records import apply_snapshot, match_records
 from recovery.infer.unobserved_members import name_members
@@ -38,7 +38,7 @@ _HMAC: Final = DIGESTS.index(Digest.HMAC)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class InferOptions:
     """What the operator knows.
 
     Attributes:
@@ -68,7 +68,7 @@ def reconstruct(
     bookies: pa.Table,
     damage: pa.Table,
     prior: Prior,
-    options: Options,
+    options: InferOptions,
     snapshot: pa.Table | None = None,
     references: pa.Table | None = None,
     alive: pa.Table | None = None,
@@ -174,7 +174,7 @@ def _refuse(refusal: Ints, ledgers: Ints | Mask, reason: Refusal) -> None:
     refusal[ledgers] = np.where(refusal[ledgers] == 0, CODES[reason], refusal[ledgers])
 
 
-def _refuse_by_facts(known: Facts, unseen: UnseenBookies) -> Ints:
+def _refuse_by_facts(known: LedgerFacts, unseen: UnseenBookies) -> Ints:
     """Refuse ledgers that no ensemble could explain."""
     copies = known.copies
     empty = copies.end < 0
@@ -205,7 +205,7 @@ def _refuse_by_facts(known: Facts, unseen: UnseenBookies) -> Ints:
 class _Doubts:
     """Possibly hidden or lost entries, and the rule for closing ledgers."""
 
-    known: Facts
+    known: LedgerFacts
     unseen: UnseenBookies
     prior: Prior
     tail: Tail
@@ -231,7 +231,12 @@ class _Doubts:
 
 
 def _fit_copied(
-    known: Facts, explained: Explained, prior: Prior, unseen: UnseenBookies, tolerances: Sequence[int], refusal: Ints
+    known: LedgerFacts,
+    explained: Explained,
+    prior: Prior,
+    unseen: UnseenBookies,
+    tolerances: Sequence[int],
+    refusal: Ints,
 ) -> Explained:
     """Explain re-replicated ledgers of one ensemble."""
     path = np.where((explained.path == CLEAN) & known.copied, RE_REPLICATED, explained.path)
@@ -244,13 +249,13 @@ def _fit_copied(
         shape=np.where(fits, fitting.shape, explained.shape),
         extra=np.where(fits, fitting.extra, explained.extra),
         sure=explained.sure | (fits & fitting.sure),
-        segments=Segments.join([explained.segments, fitting.segments]),
+        segments=LedgerSegments.join([explained.segments, fitting.segments]),
         other_ledger=np.append(explained.other_ledger, fitting.alternatives[:, 0]),
         other_shape=np.append(explained.other_shape, fitting.alternatives[:, 1]),
     )
 
 
-def _search_rest(known: Facts, explained: Explained, prior: Prior, doubts: _Doubts, refusal: Ints) -> Explained:
+def _search_rest(known: LedgerFacts, explained: Explained, prior: Prior, doubts: _Doubts, refusal: Ints) -> Explained:
     """Search the history of each ledger that is neither explained nor refused."""
     todo = np.flatnonzero((explained.path == UNDECIDED) & (refusal == 0)).tolist()
     if not todo:
@@ -261,7 +266,7 @@ def _search_rest(known: Facts, explained: Explained, prior: Prior, doubts: _Doub
     def number_shape(shape: tuple[int, int]) -> int:
         if shape not in numbers:
             numbers[shape] = len(shapes)
-            shapes.append(PriorShape(*shape, 0.0, Source.COPIES))
+            shapes.append(PriorShape(*shape, 0.0, ShapeSource.COPIES))
         return numbers[shape]
 
     columns = {
@@ -285,21 +290,23 @@ def _search_rest(known: Facts, explained: Explained, prior: Prior, doubts: _Doub
         count = len(solution.first)
         members = np.where(solution.members < 0, -1, known.row_bookie[first + np.maximum(solution.members, 0)]).ravel()
         parts.append(
-            Segments(np.full(count, ledger), solution.first, solution.low, np.full(count, solution.ensemble), members)
+            LedgerSegments(
+                np.full(count, ledger), solution.first, solution.low, np.full(count, solution.ensemble), members
+            )
         )
         alternatives += [(ledger, number_shape(shape)) for shape in result.alternatives]
     other = np.array(alternatives, np.int64).reshape(-1, 2)
     return replace(
         explained,
         shapes=shapes,
-        segments=Segments.join(parts),
+        segments=LedgerSegments.join(parts),
         other_ledger=np.append(explained.other_ledger, other[:, 0]),
         other_shape=np.append(explained.other_shape, other[:, 1]),
         **columns,
     )
 
 
-def _add_prior_shapes(known: Facts, explained: Explained) -> Explained:
+def _add_prior_shapes(known: LedgerFacts, explained: Explained) -> Explained:
     """List the prior's shapes beside an inferred one: a bookie may have lost everything without a trace.
 
     But for shapes that a clean ledger cannot be what is left of: full copies of more entries than any E are of W = E,
@@ -317,7 +324,7 @@ def _add_prior_shapes(known: Facts, explained: Explained) -> Explained:
     listed = explained.other_ledger * base + explained.other_shape
     ledgers, shapes = [explained.other_ledger], [explained.other_shape]
     for number, shape in enumerate(explained.shapes[explained.observed :], explained.observed):
-        if shape.source is Source.COPIES or shape.ensemble > len(known.bookies):
+        if shape.source is ShapeSource.COPIES or shape.ensemble > len(known.bookies):
             continue
         left_over = np.greater(shape.write, write) | ((ensemble > write) & np.equal(shape.write, write))
         left_over &= (ensemble > write) | (shape.ensemble == shape.write) | (largest <= shape.write)
@@ -330,7 +337,7 @@ def _add_prior_shapes(known: Facts, explained: Explained) -> Explained:
     return replace(explained, other_ledger=np.concatenate(ledgers), other_shape=np.concatenate(shapes))
 
 
-def _refuse_leftovers(known: Facts, explained: Explained, refusal: Ints) -> Mask:
+def _refuse_leftovers(known: LedgerFacts, explained: Explained, refusal: Ints) -> Mask:
     """Refuse ledgers with leftovers in logs, unless they are whole without these; return the suspected ones.
 
     A bookie that was replaced keeps its entries in logs; so does one that deleted the ledger. That one was a member to
@@ -349,8 +356,8 @@ def _refuse_leftovers(known: Facts, explained: Explained, refusal: Ints) -> Mask
 
 
 def _choose_ack_quorums(explained: Explained, prior: Prior) -> tuple[Ints, Ints]:
-    """Return A of each explained ledger, else 0, and the place of its source in `Source`, else -1."""
-    sources = list(Source)
+    """Return A of each explained ledger, else 0, and the place of its source in `ShapeSource`, else -1."""
+    sources = list(ShapeSource)
     answers = [prior.ack_quorum(shape.ensemble, shape.write) for shape in explained.shapes]
     ack = np.array([*(answer for answer, _ in answers), 0])
     source = np.array([*(sources.index(source) for _, source in answers), -1])
@@ -369,7 +376,7 @@ def _list_write_quorums(explained: Explained) -> Ints:
     return np.array([*(shape.write for shape in explained.shapes), 1])[explained.shape]
 
 
-def _find_opened(known: Facts, keys: dict[bytes, bytes]) -> Mask:
+def _find_opened(known: LedgerFacts, keys: dict[bytes, bytes]) -> Mask:
     """Mark ledgers with the key of a candidate password."""
     match = pc.is_in(known.key_values, value_set=pa.array(list(keys), pa.binary())).to_numpy(zero_copy_only=False)
     opened: Mask = np.append(match, False)[known.key] & (known.keys == 1)
@@ -377,9 +384,9 @@ def _find_opened(known: Facts, keys: dict[bytes, bytes]) -> Mask:
 
 
 def _choose_states(
-    known: Facts,
+    known: LedgerFacts,
     explained: Explained,
-    segments: Segments,
+    segments: LedgerSegments,
     assumed: Mask,
     source: Ints,
     unseen: UnseenBookies,
@@ -393,7 +400,9 @@ def _choose_states(
     state = np.full(known.count, rows.CLOSED)
     if doubts.tail is not Tail.OPEN or doubts.has_unseen:
         return state
-    stated = [place for place, name in enumerate(Source) if name in (Source.SNAPSHOT, Source.DEFAULT_QUORUM)]
+    stated = [
+        place for place, name in enumerate(ShapeSource) if name in (ShapeSource.SNAPSHOT, ShapeSource.DEFAULT_QUORUM)
+    ]
     safe = np.isin(source, stated) & (explained.missing == 0) & (unseen.bookies == 0) & ~known.copied & ~unseen.named
     safe &= (explained.end == known.copies.end) & (doubts.count_wiped(np.arange(known.count)) == 0)
     last = np.append(segments.ledger[1:] != segments.ledger[:-1], True)[: len(segments.ledger)]
@@ -403,7 +412,7 @@ def _choose_states(
     return state
 
 
-def _verify_by_lac(known: Facts, keys: dict[bytes, bytes], wanted: Mask) -> Mask:
+def _verify_by_lac(known: LedgerFacts, keys: dict[bytes, bytes], wanted: Mask) -> Mask:
     """Mark ledgers with a right HMAC of their stored explicit LAC; only where its width alone gives the digest type."""
     verified = np.zeros(known.count, np.bool_)
     ledgers = np.flatnonzero(wanted & (known.digest == _HMAC) & ~known.verified & (known.lac_record >= 0))

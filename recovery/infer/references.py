@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recovery.infer.facts import Facts
+from recovery.infer.facts import LedgerFacts
 from recovery.infer.ledger_row import Alternative, LedgerRow, read_rows, write_rows
-from recovery.infer.readings import Reading
+from recovery.infer.readings import RecordBasis
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import read_length
 from recovery.model import tables
@@ -53,7 +53,7 @@ class StatedFacts:
     tombstone: str | None = None
 
 
-def apply_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.Table:
+def apply_references(rows: pa.Table, known: LedgerFacts, references: pa.Table) -> pa.Table:
     """Complete the reconstruction from references, and check it by them.
 
     Args:
@@ -97,7 +97,7 @@ def _read_references(references: pa.Table) -> dict[tuple[int, int], StatedFacts]
     }
 
 
-def check_row(known: Facts, number: int, row: LedgerRow, reference: StatedFacts) -> LedgerRow:
+def check_row(known: LedgerFacts, number: int, row: LedgerRow, reference: StatedFacts) -> LedgerRow:
     """Complete one ledger's row from a reference, and check it by that."""
     if reference.deleted:
         by_tombstone = reference.tombstone is not None
@@ -113,7 +113,7 @@ def check_row(known: Facts, number: int, row: LedgerRow, reference: StatedFacts)
             row,
             outcome="guarded",
             reason=str(Refusal.LAC_BEYOND_END),
-            reading=str(Reading.LIKELIEST),
+            reading=str(RecordBasis.LIKELIEST),
             acked_high=None,
             grades={**row.grades, "last_entry": "inferred", "length": "inferred"},
         )
@@ -146,7 +146,7 @@ def check_row(known: Facts, number: int, row: LedgerRow, reference: StatedFacts)
     )
 
 
-def _list_lengths(known: Facts, number: int, entry: int) -> list[int]:
+def _list_lengths(known: LedgerFacts, number: int, entry: int) -> list[int]:
     """Return the lengths that headers of an entry have, in order."""
     low, high = np.searchsorted(known.headers.ledger, [number, number + 1])
     lengths: list[int] = np.unique(known.headers.length[low:high][known.headers.entry[low:high] == entry]).tolist()

@@ -13,9 +13,9 @@ import numpy as np
 
 from recovery.infer.assignment import linear_sum_assignment
 from recovery.infer.copies import CopyColumns, Ints, starts
-from recovery.infer.facts import Facts
+from recovery.infer.facts import LedgerFacts
 from recovery.infer.prior import LARGEST, PriorShape
-from recovery.infer.shape_fit import Segments
+from recovery.infer.shape_fit import LedgerSegments
 from recovery.model.groups import KeyedGroups, rank, run_counts, to_runs
 
 _PERIODIC: Final = 3
@@ -50,13 +50,13 @@ class Fitting:
             self.sure[ledger] = sure
 
     @property
-    def segments(self) -> Segments:
+    def segments(self) -> LedgerSegments:
         """One segment a ledger."""
         ledgers = sorted(self.members)
         zero = np.zeros(len(ledgers), np.int64)
         size = np.array([len(self.members[ledger]) for ledger in ledgers], np.int64)
         parts = [self.members[ledger] for ledger in ledgers]
-        return Segments(np.array(ledgers, np.int64), zero, zero, size, np.concatenate([zero[:0], *parts]))
+        return LedgerSegments(np.array(ledgers, np.int64), zero, zero, size, np.concatenate([zero[:0], *parts]))
 
     @property
     def alternatives(self) -> Ints:
@@ -66,7 +66,7 @@ class Fitting:
 
 
 def fit_ensembles(
-    known: Facts,
+    known: LedgerFacts,
     ledgers: Ints,
     shapes: Sequence[PriorShape],
     first_number: int,
@@ -121,7 +121,7 @@ def fit_ensembles(
     return fitting
 
 
-def _read_shown_shapes(known: Facts, ledgers: Ints) -> Ints:
+def _read_shown_shapes(known: LedgerFacts, ledgers: Ints) -> Ints:
     """Return the shape that rows without a copy's mark show, as one number a ledger; 0 without one."""
     copies = known.copies
     runs = run_counts(copies.first, copies.last, copies.period)

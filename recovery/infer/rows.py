@@ -10,16 +10,16 @@ import pyarrow.compute as pc
 
 from recovery.infer.copies import Ints, Mask
 from recovery.infer.entry_counts import find_thin
-from recovery.infer.facts import DIGESTS, NO_LAC, Facts
-from recovery.infer.prior import Source
-from recovery.infer.readings import MOST_RUNS, Reading
+from recovery.infer.facts import DIGESTS, NO_LAC, LedgerFacts
+from recovery.infer.prior import ShapeSource
+from recovery.infer.readings import MOST_RUNS, RecordBasis
 from recovery.infer.refusal import REFUSALS
-from recovery.infer.shape_fit import PATHS, UNDECIDED, Explained, Segments
+from recovery.infer.shape_fit import PATHS, UNDECIDED, Explained, LedgerSegments
 from recovery.model import tables
 from recovery.model.groups import KeyedRuns, group_runs, to_arrow
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 
-STATES: Final = (State.CLOSED, State.OPEN)
+STATES: Final = (LedgerState.CLOSED, LedgerState.OPEN)
 CLOSED, OPEN = range(len(STATES))
 _GRADES: Final = ("unknown", "assumed", "inferred", "verified", "observed")
 _UNKNOWN, _ASSUMED, _INFERRED, _VERIFIED, _OBSERVED = range(len(_GRADES))
@@ -41,7 +41,7 @@ class Proposals:
         segments: of ledgers that are restored or guarded, maybe of others.
         assumed: which members nothing shows.
         ack: A.
-        ack_source: source of the ack quorum, as the place in `Source`.
+        ack_source: source of the ack quorum, as the place in `ShapeSource`.
         certain_end: no entry above the last one that is held can have been acknowledged.
         opened: a candidate password has the ledger's key.
         verified: the digest type agreed with bytes.
@@ -53,7 +53,7 @@ class Proposals:
     universal: Mask
     holes: KeyedRuns
     state: Ints
-    segments: Segments
+    segments: LedgerSegments
     assumed: Mask
     ack: Ints
     ack_source: Ints
@@ -62,7 +62,7 @@ class Proposals:
     verified: Mask
 
 
-def build_table(known: Facts, explained: Explained, proposals: Proposals) -> pa.Table:
+def build_table(known: LedgerFacts, explained: Explained, proposals: Proposals) -> pa.Table:
     """Return one row of RECONSTRUCTION a ledger, in the order of `known`."""
     is_proved = proposals.refusal == 0
     restored = is_proved | proposals.guarded
@@ -83,7 +83,7 @@ def build_table(known: Facts, explained: Explained, proposals: Proposals) -> pa.
             ["held", "guarded", "restored"], np.where(is_proved | proposals.is_rest, 2, proposals.guarded)
         ),
         "reason": _take_text(["", *REFUSALS], proposals.refusal, is_proved),
-        "reading": _take_text(list(Reading), reading, is_held),
+        "reading": _take_text(list(RecordBasis), reading, is_held),
         "format": pa.array(np.where(with_password, _FORMAT, _FORMAT_WITHOUT_PASSWORD), pa.int8(), mask=is_held),
         "state": _take_text(STATES, state, is_held),
         "ensemble_size": pa.array(size, pa.int32(), mask=is_held),
@@ -116,11 +116,11 @@ def _take_text(values: "list[str] | tuple[str, ...]", places: Ints, missing: Mas
     return pa.array(values, pa.string()).take(pa.array(places, mask=missing))
 
 
-def _grade_fields(known: Facts, explained: Explained, proposals: Proposals, restored: Mask) -> pa.Array:
+def _grade_fields(known: LedgerFacts, explained: Explained, proposals: Proposals, restored: Mask) -> pa.Array:
     shape = np.array([*(_grade_shape(prior_shape.source) for prior_shape in explained.shapes), _UNKNOWN])[
         explained.shape
     ]
-    quorum = np.array([*(_grade_quorum(source) for source in Source), _UNKNOWN])[proposals.ack_source]
+    quorum = np.array([*(_grade_quorum(source) for source in ShapeSource), _UNKNOWN])[proposals.ack_source]
     # The last add confirmed is a lower bound, what all bookies hold an upper one: where they meet, the end is seen.
     end = np.where((known.explicit == explained.end) & proposals.certain_end, _OBSERVED, _INFERRED)
     shape = np.where(explained.seen, _OBSERVED, shape)
@@ -149,19 +149,19 @@ def _grade_fields(known: Facts, explained: Explained, proposals: Proposals, rest
     return pa.StructArray.from_arrays(fields, fields=list(tables.RECONSTRUCTION.field("grades").type))
 
 
-def _grade_shape(source: Source) -> int:
-    return _ASSUMED if source in (Source.DEFAULT_QUORUM, Source.BOOKKEEPER_DEFAULT) else _INFERRED
+def _grade_shape(source: ShapeSource) -> int:
+    return _ASSUMED if source in (ShapeSource.DEFAULT_QUORUM, ShapeSource.BOOKKEEPER_DEFAULT) else _INFERRED
 
 
-def _grade_quorum(source: Source) -> int:
-    return _INFERRED if source is Source.SNAPSHOT else _ASSUMED
+def _grade_quorum(source: ShapeSource) -> int:
+    return _INFERRED if source is ShapeSource.SNAPSHOT else _ASSUMED
 
 
 def _count_offsets(counts: "npt.NDArray[Any]") -> pa.Array:
     return pa.array(np.append(0, np.cumsum(counts)).astype(np.int32))
 
 
-def _list_segments(known: Facts, proposals: Proposals, restored: Mask) -> pa.Array:
+def _list_segments(known: LedgerFacts, proposals: Proposals, restored: Mask) -> pa.Array:
     kept = restored[proposals.segments.ledger]
     segments = proposals.segments.select(kept)
     assumed = proposals.assumed[np.repeat(kept, proposals.segments.size)]
@@ -181,14 +181,14 @@ def _list_segments(known: Facts, proposals: Proposals, restored: Mask) -> pa.Arr
     return pa.ListArray.from_arrays(offsets, struct, type=kind, mask=pa.array(~restored))
 
 
-def _list_holes(known: Facts, proposals: Proposals, restored: Mask) -> pa.Array:
+def _list_holes(known: LedgerFacts, proposals: Proposals, restored: Mask) -> pa.Array:
     kept = restored[proposals.holes.key]
     holes = group_runs(KeyedRuns(*(column[kept] for column in proposals.holes)))
     looked_for = restored & (known.copies.count_runs() <= MOST_RUNS)
     return to_arrow(holes, known.count).take(pa.array(np.arange(known.count), mask=~looked_for))
 
 
-def _list_holders(known: Facts) -> pa.Array:
+def _list_holders(known: LedgerFacts) -> pa.Array:
     offsets = _count_offsets(np.bincount(known.holder_ledger, minlength=known.count))
     names = known.bookies.take(pa.array(known.holder_bookie))
     return pa.ListArray.from_arrays(offsets, names, type=tables.RECONSTRUCTION.field("holders").type)
@@ -205,7 +205,7 @@ _READS_AS: Final = (
 _SHAPE, _END = range(len(_FIELDS))
 
 
-def _list_alternatives(known: Facts, explained: Explained, restored: Mask, universal: Mask) -> pa.Array:
+def _list_alternatives(known: LedgerFacts, explained: Explained, restored: Mask, universal: Mask) -> pa.Array:
     """Return other shapes that explain a ledger, and its other possible ends."""
     kept = restored[explained.other_ledger]
     ledger, shape = explained.other_ledger[kept], explained.other_shape[kept]

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from recovery.infer.copies import CopyColumns, Ints, Mask, number_within, starts
-from recovery.infer.facts import Facts
+from recovery.infer.facts import LedgerFacts
 from recovery.infer.prior import LARGEST, Prior
 from recovery.infer.refusal import Refusal
-from recovery.infer.segment_cases import NOBODY, Cases, Copies, Lost, Problem, TriedShape
+from recovery.infer.segment_cases import NOBODY, Cases, Copies, Lost, ShapeProblem, TriedShape
 from recovery.infer.segment_costs import find_cheapest
 from recovery.infer.solve import Solution, mark_held, solve_problems
 from recovery.model.groups import run_counts
@@ -96,7 +96,7 @@ class SearchResult:
 
 
 def search_histories(
-    known: Facts, ledgers: Sequence[int], prior: Prior, doubts: Sequence[Doubt]
+    known: LedgerFacts, ledgers: Sequence[int], prior: Prior, doubts: Sequence[Doubt]
 ) -> Iterator[SearchResult]:
     """Find the cheapest history of each of some ledgers.
 
@@ -131,7 +131,7 @@ class _Case:
     """One ledger of the search: its holders, and its possible shapes."""
 
     def __init__(
-        self, known: Facts, ledger: int, doubt: Doubt, prior: Prior, copies: Copies, pattern: "_CopyPattern"
+        self, known: LedgerFacts, ledger: int, doubt: Doubt, prior: Prior, copies: Copies, pattern: "_CopyPattern"
     ) -> None:
         self._known = known
         self._ledger = ledger
@@ -217,7 +217,7 @@ def _solve_cases(cases: Sequence[_Case]) -> list[list[Solution]]:
             left[number] = shapes[count:]
             case = cases[number]
             tried += [
-                Problem(number, case.held_copies, case.end, shape, limit[number], case.lost)
+                ShapeProblem(number, case.held_copies, case.end, shape, limit[number], case.lost)
                 for shape in shapes[:count]
                 if shape.penalty <= limit[number]
             ]
@@ -372,7 +372,7 @@ def _find_lossy(held_copies: Copies, solution: Solution, end: int) -> Mask:
 
 
 def _is_unsettled(
-    known: Facts, ledger: int, held_copies: Copies, chosen: Solution, shapes: Sequence[TriedShape], doubt: Doubt
+    known: LedgerFacts, ledger: int, held_copies: Copies, chosen: Solution, shapes: Sequence[TriedShape], doubt: Doubt
 ) -> bool:
     """Whether it is unclear which unread bookies are members: an unnamed member would lose its copies.
 
@@ -388,7 +388,7 @@ def _is_unsettled(
     return over or chosen.missing > chosen.unnamed or bool(spare.any())
 
 
-def _has_second_history(held_copies: Copies, known: Facts, rows: slice, solution: Solution) -> bool:
+def _has_second_history(held_copies: Copies, known: LedgerFacts, rows: slice, solution: Solution) -> bool:
     """Whether some bookie holds entries that no history of one ledger leaves there.
 
     One that was replaced before anything of its segment was answered is in no segment, and holds what was under way
@@ -418,7 +418,7 @@ def _is_forced(held_copies: Copies, solution: Solution, prior: Prior) -> bool:
     return odd and (solution.ensemble, solution.write) not in known
 
 
-def read_length(known: Facts, ledger: int, end: int) -> int:
+def read_length(known: LedgerFacts, ledger: int, end: int) -> int:
     """Return the length up to an entry from its own header or from the next entry's; else -1."""
     low, high = np.searchsorted(known.headers.ledger, [ledger, ledger + 1])
     entry, length = known.headers.entry[low:high], known.headers.length[low:high]

@@ -99,7 +99,7 @@ class Lost(Enum):
     """Some bookie was not scanned, or not completely."""
 
 
-class Problem(NamedTuple):
+class ShapeProblem(NamedTuple):
     """One ledger and one of its possible shapes.
 
     Attributes:

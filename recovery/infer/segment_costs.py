@@ -19,7 +19,7 @@ import numpy as np
 from recovery.infer.assignment import linear_sum_assignment
 from recovery.infer.copies import Ints, Mask, heads, starts
 from recovery.infer.entry_counts import count_below, lay_out, rank_positions
-from recovery.infer.segment_cases import NOBODY, Cases, Floats, Lost, Problem
+from recovery.infer.segment_cases import NOBODY, Cases, Floats, Lost, ShapeProblem
 from recovery.model.groups import within
 
 SEGMENT: Final = 1.5
@@ -71,7 +71,7 @@ class Path(NamedTuple):
     shares: Ints
 
 
-def find_cheapest(cases: Cases, problems: Sequence[Problem]) -> list[Path | None]:
+def find_cheapest(cases: Cases, problems: Sequence[ShapeProblem]) -> list[Path | None]:
     """Find the cheapest segments of each problem; None if they cost too much, or the search would."""
     results: list[Path | None] = [None] * len(problems)
     alike: dict[tuple[int, int, int], list[int]] = {}
@@ -93,12 +93,12 @@ def find_cheapest(cases: Cases, problems: Sequence[Problem]) -> list[Path | None
     return results
 
 
-def allowance(problem: Problem) -> float:
+def allowance(problem: ShapeProblem) -> float:
     """Return the largest allowed cost of a problem's segments."""
     return problem.limit - problem.shape.penalty + WIPED * (problem.lost is Lost.WIPED)
 
 
-def _mark_hopeful(cases: Cases, problems: Sequence[Problem]) -> Mask:
+def _mark_hopeful(cases: Cases, problems: Sequence[ShapeProblem]) -> Mask:
     """Mark problems that may stay within their limit, judged by one stretch of entries without a cut.
 
     It lies in some segment, which holds no fewer entries and costs no less.

@@ -8,8 +8,8 @@ import numpy as np
 
 from recovery.infer.clean import decide
 from recovery.infer.copies import CopyColumns, Ints, Mask, number_within
-from recovery.infer.facts import Facts
-from recovery.infer.prior import LARGEST, PriorShape, Source, read_shapes
+from recovery.infer.facts import LedgerFacts
+from recovery.infer.prior import LARGEST, PriorShape, ShapeSource, read_shapes
 
 NO_SHAPE: Final = -1
 UNDECIDED, CLEAN, RE_REPLICATED, SOLVED = range(4)
@@ -18,7 +18,7 @@ PATHS: Final = ("undecided", "clean", "re-replicated", "solved")
 
 
 @dataclass(frozen=True, slots=True)
-class Segments:
+class LedgerSegments:
     """Segments of many ledgers, sorted by ledger and first entry.
 
     Attributes:
@@ -35,7 +35,7 @@ class Segments:
     members: Ints
 
     @classmethod
-    def join(cls, parts: "Sequence[Segments]") -> "Segments":
+    def join(cls, parts: "Sequence[LedgerSegments]") -> "LedgerSegments":
         """Return the segments of several parts, each sorted and of other ledgers."""
         whole = cls(*(_concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
         order = np.argsort(whole.ledger, kind="stable")
@@ -46,10 +46,10 @@ class Segments:
         cell = np.repeat(begin[order], size) + number_within(np.repeat(np.arange(len(order)), size))
         return cls(whole.ledger[order], whole.first[order], whole.low[order], size, whole.members[cell])
 
-    def select(self, kept: Mask) -> "Segments":
+    def select(self, kept: Mask) -> "LedgerSegments":
         """Return some segments."""
         members = self.members[np.repeat(kept, self.size)]
-        return Segments(self.ledger[kept], self.first[kept], self.low[kept], self.size[kept], members)
+        return LedgerSegments(self.ledger[kept], self.first[kept], self.low[kept], self.size[kept], members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Explained:
     missing: Ints
     extra: Ints
     sure: Mask
-    segments: Segments
+    segments: LedgerSegments
     other_ledger: Ints
     other_shape: Ints
 
@@ -96,7 +96,7 @@ class Explained:
 
 
 def explain(
-    known: Facts, shapes: Sequence[PriorShape], tried: Mask, tolerances: Sequence[int], elsewhere: int
+    known: LedgerFacts, shapes: Sequence[PriorShape], tried: Mask, tolerances: Sequence[int], elsewhere: int
 ) -> Explained:
     """Find for each ledger the shape that explains it with the fewest extra copies, then segments, then by the prior.
 
@@ -113,7 +113,7 @@ def explain(
     ensemble, write = read_shapes(copies)
     seen = np.flatnonzero(tried & (ensemble > 0))
     pairs, pair_of = np.unique(ensemble[seen] * LARGEST + write[seen], return_inverse=True)
-    shown_shapes = [PriorShape(pair // LARGEST, pair % LARGEST, 1.0, Source.CLUSTER) for pair in pairs.tolist()]
+    shown_shapes = [PriorShape(pair // LARGEST, pair % LARGEST, 1.0, ShapeSource.CLUSTER) for pair in pairs.tolist()]
     tries = _ShapeFits(copies, known.row_bookie)
     fits = ensemble[seen] <= bookies
     tries.try_shape(seen[fits], ensemble[seen][fits], write[seen][fits], pair_of[fits], seen=True)
@@ -133,7 +133,7 @@ def explain(
         of_prior = (number for number, s in enumerate(shapes, len(shown_shapes)) if (s.ensemble, s.write) == (1, 1))
         one = next(of_prior, len(tried_shapes))
         if one == len(tried_shapes):
-            tried_shapes.append(PriorShape(1, 1, 0.0, Source.COPIES))
+            tried_shapes.append(PriorShape(1, 1, 0.0, ShapeSource.COPIES))
         alternatives = np.append(alternatives[0], single), np.append(alternatives[1], np.full(len(single), one))
     return Explained(
         tried_shapes,
@@ -192,7 +192,7 @@ class _ShapeFits:
         self._row_bookie = row_bookie
         self._length = np.zeros(copies.ledgers, np.int64)
         self._accepted: list[tuple[Ints, Ints]] = []
-        self._parts: list[tuple[Segments, Ints]] = []
+        self._parts: list[tuple[LedgerSegments, Ints]] = []
         self.shape = np.full(copies.ledgers, NO_SHAPE)
         self.extra = np.zeros(copies.ledgers, np.int64)
 
@@ -216,13 +216,13 @@ class _ShapeFits:
         self._length[ledgers[taken]] = length[taken]
         bookie = np.append(self._row_bookie[rows], -1)[decision.members]
         ledger = decision.segment_ledger
-        part = Segments(ledgers[ledger], decision.first, decision.low, ensemble[ledger], bookie)
+        part = LedgerSegments(ledgers[ledger], decision.first, decision.low, ensemble[ledger], bookie)
         self._parts.append((part, shape[ledger]))
 
-    def collect_segments(self) -> Segments:
+    def collect_segments(self) -> LedgerSegments:
         """Return the segments of the best explanations."""
         chosen = [part.select(shape == self.shape[part.ledger]) for part, shape in self._parts]
-        return Segments.join(chosen)
+        return LedgerSegments.join(chosen)
 
     def list_alternatives(self) -> tuple[Ints, Ints]:
         """Return ledgers and shapes of the explanations that are not the best."""

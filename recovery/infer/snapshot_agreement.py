@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.infer.copies import Ints, Mask
-from recovery.infer.facts import Facts
-from recovery.infer.readings import Reading
+from recovery.infer.facts import LedgerFacts
+from recovery.infer.readings import RecordBasis
 from recovery.infer.refusal import Refusal
-from recovery.model.metadata import NO_ENTRY, State
+from recovery.model.metadata import NO_ENTRY, LedgerState
 
 KEPT: Final = frozenset(
     {
@@ -28,7 +28,7 @@ KEPT: Final = frozenset(
 """Reasons that a snapshot's record does not remove."""
 
 
-def mark_agreeing(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Table) -> Mask:
+def mark_agreeing(known: LedgerFacts, numbers: Ints, shown: pa.Table, records: pa.Table) -> Mask:
     """Mark closed records that agree with bookies, if no fact outside of the rows can contradict them.
 
     Args:
@@ -37,7 +37,7 @@ def mark_agreeing(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Tabl
         shown: RECONSTRUCTION of these.
         records: CATALOG_LEDGERS of these.
     """
-    agrees: Mask = mark_same_segments(shown, records) & pc.equal(records["state"], str(State.CLOSED)).to_numpy()
+    agrees: Mask = mark_same_segments(shown, records) & pc.equal(records["state"], str(LedgerState.CLOSED)).to_numpy()
     for name in ("last_entry", "length"):
         agrees &= pc.fill_null(pc.equal(shown[name], records[name]), fill_value=False).to_numpy()
     agrees &= ~_mark_different(shown["key"], records["password_hash"]) & ~_mark_different(
@@ -47,14 +47,14 @@ def mark_agreeing(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Tabl
     return agrees
 
 
-def _mark_uncontradicted(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Table) -> Mask:
+def _mark_uncontradicted(known: LedgerFacts, numbers: Ints, shown: pa.Table, records: pa.Table) -> Mask:
     """Mark ledgers where no fact outside of the rows can contradict an agreeing record.
 
     A row under a guard may end below a LAC, or have a shape that copies do not show.
     """
     end = pc.fill_null(records["last_entry"], NO_ENTRY).to_numpy()
     is_kept = pc.is_in(shown["reason"], value_set=pa.array(sorted(KEPT), pa.string())).to_numpy()
-    is_assumed = pc.fill_null(pc.equal(shown["reading"], str(Reading.UNIVERSAL)), fill_value=False).to_numpy()
+    is_assumed = pc.fill_null(pc.equal(shown["reading"], str(RecordBasis.UNIVERSAL)), fill_value=False).to_numpy()
     is_free: Mask = (known.lac[numbers] <= end) & ~is_kept & ~(is_assumed & (end >= 0))
     return is_free
 

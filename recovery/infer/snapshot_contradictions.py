@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from recovery.infer.copies import Ints
-from recovery.infer.facts import DIGESTS, Facts
+from recovery.infer.facts import DIGESTS, LedgerFacts
 from recovery.infer.ledger_row import ContradictionRow, LedgerRow
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import read_length
@@ -34,7 +34,7 @@ from recovery.infer.segment_cases import NOBODY
 from recovery.infer.solve import PlacedCopies
 from recovery.infer.wiped_bookies import Kept, has_kept
 from recovery.model.groups import run_counts
-from recovery.model.metadata import NO_ENTRY, LedgerMetadata, State
+from recovery.model.metadata import NO_ENTRY, LedgerMetadata, LedgerState
 
 _DIGITS: Final = 12
 _REPEATS: Final = 3
@@ -73,7 +73,7 @@ class Contradiction(NamedTuple):
 
 
 def find_contradictions(
-    known: Facts, ledger: int, row: LedgerRow, stored: LedgerMetadata, key: bytes | None
+    known: LedgerFacts, ledger: int, row: LedgerRow, stored: LedgerMetadata, key: bytes | None
 ) -> list[Contradiction]:
     """Return the fields that bookies' bytes contradict, for any members.
 
@@ -85,7 +85,7 @@ def find_contradictions(
         key: SHA-256 of the master key of its password; None: it has none.
     """
     results = list(_check_identity(known, ledger, row, stored, key))
-    if stored.state is State.CLOSED:
+    if stored.state is LedgerState.CLOSED:
         return [
             *results,
             *_check_end(known, ledger, read_end(stored)),
@@ -104,7 +104,7 @@ def read_end(stored: LedgerMetadata) -> int:
 
 
 def find_end_above_all(
-    known: Facts,
+    known: LedgerFacts,
     ledger: int,
     stored: LedgerMetadata,
     first: Sequence[int],
@@ -158,7 +158,7 @@ def find_end_above_all(
 
 
 def _check_identity(
-    known: Facts, ledger: int, row: LedgerRow, stored: LedgerMetadata, key: bytes | None
+    known: LedgerFacts, ledger: int, row: LedgerRow, stored: LedgerMetadata, key: bytes | None
 ) -> Iterator[Contradiction]:
     if row.key is not None and key is not None and row.key != key:
         earlier, shown = (f"key {part.hex()[:_DIGITS]}…" for part in (key, row.key))
@@ -172,7 +172,7 @@ def _check_identity(
         yield Contradiction("ensemble_size/write_quorum", earlier, shown, Refusal.TWO_HISTORIES)
 
 
-def _read_repeated_shape(known: Facts, ledger: int) -> tuple[int, int] | None:
+def _read_repeated_shape(known: LedgerFacts, ledger: int) -> tuple[int, int] | None:
     """Return the (E, W) of a pattern that two or more bookies repeat, if no bookie that wrote repeats another.
 
     A copy that was made of the closed ledger has what it is a copy of: it agrees, and does not differ.
@@ -192,13 +192,13 @@ def _read_repeated_shape(known: Facts, ledger: int) -> tuple[int, int] | None:
     return shape if len(np.unique(row[agree])) > 1 else None
 
 
-def _check_end(known: Facts, ledger: int, end: int) -> Iterator[Contradiction]:
+def _check_end(known: LedgerFacts, ledger: int, end: int) -> Iterator[Contradiction]:
     lac = int(known.lac[ledger])
     if lac > end:
         yield Contradiction("last_entry", str(end), f"at least {lac}: a LAC has it", Refusal.TWO_HISTORIES)
 
 
-def _check_length(known: Facts, ledger: int, stored: LedgerMetadata) -> Iterator[Contradiction]:
+def _check_length(known: LedgerFacts, ledger: int, stored: LedgerMetadata) -> Iterator[Contradiction]:
     end, length = read_end(stored), stored.length or 0
     low, high = np.searchsorted(known.headers.ledger, [ledger, ledger + 1])
     entries, lengths = known.headers.entry[low:high], known.headers.length[low:high]

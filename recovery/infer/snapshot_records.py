@@ -23,13 +23,13 @@ import pyarrow.compute as pc
 
 from recovery.codecs import ledger_metadata
 from recovery.infer.copies import Ints, Mask
-from recovery.infer.facts import Facts
+from recovery.infer.facts import LedgerFacts
 from recovery.infer.ledger_row import Alternative, CustomItem, LedgerRow, SegmentRow, read_rows, write_rows
 from recovery.infer.open_records import can_stay_open
-from recovery.infer.readings import MOST_RUNS, Reading, find_holes
+from recovery.infer.readings import MOST_RUNS, RecordBasis, find_holes
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import MAX_RUNS
-from recovery.infer.segment_cases import NOBODY, Cases, Copies, Problem, TriedShape
+from recovery.infer.segment_cases import NOBODY, Cases, Copies, ShapeProblem, TriedShape
 from recovery.infer.segment_costs import find_cheapest
 from recovery.infer.snapshot_agreement import KEPT, mark_agreeing
 from recovery.infer.snapshot_contradictions import (
@@ -42,7 +42,7 @@ from recovery.infer.snapshot_contradictions import (
 from recovery.infer.solve import PlacedCopies, Solution, solve_problems
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups, group_runs, to_arrow
-from recovery.model.metadata import NO_ENTRY, LedgerMetadata, Segment, State
+from recovery.model.metadata import NO_ENTRY, LedgerMetadata, LedgerState, Segment
 
 _GRADED: Final = tuple(name for name in tables.GRADED if name != "password")
 _LENGTH: Final = "the same entries; the length as the header of the last one has it"
@@ -62,7 +62,7 @@ class _Record:
 
 
 def apply_snapshot(
-    rows: pa.Table, known: Facts, catalog: pa.Table, doubts: SnapshotDoubts, alive: pa.Table | None = None
+    rows: pa.Table, known: LedgerFacts, catalog: pa.Table, doubts: SnapshotDoubts, alive: pa.Table | None = None
 ) -> pa.Table:
     """Complete ledgers from records of snapshots, and check the records by the bookies.
 
@@ -106,7 +106,7 @@ def apply_snapshot(
     return joined.take(pa.array(order))
 
 
-def _mark_last(known: Facts, numbers: Ints, records: pa.Table, alive: pa.Table | None) -> Mask:
+def _mark_last(known: LedgerFacts, numbers: Ints, records: pa.Table, alive: pa.Table | None) -> Mask:
     """Mark records of some ledgers that are the store's last ones, byte for byte."""
     is_last = np.zeros(len(numbers), np.bool_)
     if alive is None or not len(numbers):
@@ -120,7 +120,7 @@ def _mark_last(known: Facts, numbers: Ints, records: pa.Table, alive: pa.Table |
     return is_last
 
 
-def _list_holes(rows: pa.Table, known: Facts, numbers: Ints) -> pa.Table:
+def _list_holes(rows: pa.Table, known: LedgerFacts, numbers: Ints) -> pa.Table:
     """List the unserved entries up to the ends of guarded records; these ends may differ from the bookies'."""
     is_guarded = pc.and_(pc.equal(rows["outcome"], "guarded"), pc.is_valid(rows["raw"])).to_numpy(zero_copy_only=False)
     if not is_guarded.any():
@@ -197,7 +197,7 @@ def _fill_rows(records: pa.Table, outcome: str, given_columns: Mapping[str, pa.A
     return pa.table(columns, schema=tables.RECONSTRUCTION)
 
 
-def match_records(known: Facts, catalog: pa.Table) -> tuple[Ints, Ints]:
+def match_records(known: LedgerFacts, catalog: pa.Table) -> tuple[Ints, Ints]:
     """Return the numbers of ledgers that both have, and their rows in the catalog."""
     scope, ledger = (catalog[name].to_numpy() for name in ("scope", "ledger"))
     pairs = np.stack([np.append(known.scope, scope), np.append(known.ledger, ledger)], axis=1)
@@ -224,7 +224,7 @@ def _restore_records(shown: pa.Table, records: pa.Table) -> pa.Table:
     columns["segments"] = pa.ListArray.from_arrays(pa.array(offsets), listed, type=kind)
     columns["outcome"] = pa.array(["restored"] * shown.num_rows, pa.string())
     columns["reason"] = pa.nulls(shown.num_rows, pa.string())
-    columns["reading"] = pa.array([str(Reading.PROVED)] * shown.num_rows, pa.string())
+    columns["reading"] = pa.array([str(RecordBasis.PROVED)] * shown.num_rows, pa.string())
     grade = pa.array(["snapshot"] * shown.num_rows, pa.string())
     grades = shown["grades"].combine_chunks()
     columns["grades"] = pa.StructArray.from_arrays([grade] * len(tables.GRADED), fields=list(grades.type))
@@ -240,7 +240,7 @@ def _decode_records(records: pa.Table) -> Iterator[_Record]:
 
 
 def _decide(
-    known: Facts, ledger: int, row: LedgerRow, record: _Record, doubts: SnapshotDoubts, *, is_last: bool
+    known: LedgerFacts, ledger: int, row: LedgerRow, record: _Record, doubts: SnapshotDoubts, *, is_last: bool
 ) -> LedgerRow:
     """Return the row of a ledger with a record in a snapshot that differs from what bookies show."""
     stored = record.metadata
@@ -251,9 +251,9 @@ def _decide(
         return _guard(_restore_closed(known, ledger, row, record, doubts), against[0])
     if against:
         return _refuse(row, against)
-    if stored.state is State.CLOSED:
+    if stored.state is LedgerState.CLOSED:
         return _restore_closed(known, ledger, row, record, doubts)
-    if is_last and stored.state is State.OPEN and (left_open := _leave_open(known, ledger, row, record, doubts)):
+    if is_last and stored.state is LedgerState.OPEN and (left_open := _leave_open(known, ledger, row, record, doubts)):
         return left_open
     if row.last_entry is None:
         # It is held, or left open.
@@ -264,7 +264,7 @@ def _decide(
             return row
         row = _with_segments(known, ledger, row, solution, stored)
     made = replace(
-        stored, state=State.CLOSED, last_entry=row.last_entry, length=row.length, segments=row.list_segments()
+        stored, state=LedgerState.CLOSED, last_entry=row.last_entry, length=row.length, segments=row.list_segments()
     )
     return _take_record(row, made, ("ensemble_size", "write_quorum", "ack_quorum", "digest", "ctime", "custom"))
 
@@ -291,14 +291,16 @@ def _guard(restored: LedgerRow, against: Contradiction) -> LedgerRow:
         restored,
         outcome="guarded",
         reason=str(Refusal.TWO_HISTORIES),
-        reading=str(Reading.LIKELIEST),
+        reading=str(RecordBasis.LIKELIEST),
         acked_high=None,
         alternatives=(*restored.alternatives, Alternative("length", length, _LENGTH, 0.0)),
         contradictions=rows,
     )
 
 
-def _restore_closed(known: Facts, ledger: int, row: LedgerRow, record: _Record, doubts: SnapshotDoubts) -> LedgerRow:
+def _restore_closed(
+    known: LedgerFacts, ledger: int, row: LedgerRow, record: _Record, doubts: SnapshotDoubts
+) -> LedgerRow:
     stored = record.metadata
     end = read_end(stored)
     copies = _copies(known, ledger)
@@ -323,7 +325,7 @@ def _restore_closed(known: Facts, ledger: int, row: LedgerRow, record: _Record, 
     row = replace(
         row,
         outcome="restored",
-        reading=str(Reading.PROVED),
+        reading=str(RecordBasis.PROVED),
         reason=None,
         class_="clean" if row.class_ == "undecided" else row.class_,
         acked_high=end,
@@ -360,7 +362,9 @@ def _restore_closed(known: Facts, ledger: int, row: LedgerRow, record: _Record, 
     return _add_contradictions(replace(_take_record(row, stored, _GRADED), raw=record.raw), against)
 
 
-def _leave_open(known: Facts, ledger: int, row: LedgerRow, record: _Record, doubts: SnapshotDoubts) -> LedgerRow | None:
+def _leave_open(
+    known: LedgerFacts, ledger: int, row: LedgerRow, record: _Record, doubts: SnapshotDoubts
+) -> LedgerRow | None:
     """Return the row as its open record has it; None where its recovery may lose entries, or some cannot be read."""
     stored, end = record.metadata, int(known.copies.end[ledger])
     copies = _copies(known, ledger)
@@ -379,7 +383,7 @@ def _leave_open(known: Facts, ledger: int, row: LedgerRow, record: _Record, doub
         row,
         class_="solved" if row.class_ == "undecided" else row.class_,
         outcome="restored",
-        reading=str(Reading.PROVED),
+        reading=str(RecordBasis.PROVED),
         reason=None,
         segments=_list_segments(stored.segments, place),
         alternatives=(*closings, Alternative("last_entry", str(end), _CLOSED_THERE, 0.0)),
@@ -390,7 +394,7 @@ def _leave_open(known: Facts, ledger: int, row: LedgerRow, record: _Record, doub
     return replace(_take_record(row, stored, _GRADED), raw=record.raw)
 
 
-def _place_members(known: Facts, stored: LedgerMetadata, copies: Copies) -> tuple[Ints, Ints, dict[str, int]]:
+def _place_members(known: LedgerFacts, stored: LedgerMetadata, copies: Copies) -> tuple[Ints, Ints, dict[str, int]]:
     """Return where segments of a record begin, their members as rows of `copies` or NOBODY, and the rows of names."""
     first = np.array([segment.first for segment in stored.segments])
     names = known.bookies.take(pa.array(copies.bookie)).to_pylist()
@@ -413,24 +417,26 @@ def _list_segments(segments: Sequence[Segment], shown: Container[str]) -> tuple[
     )
 
 
-def _copies(known: Facts, ledger: int) -> Copies | None:
+def _copies(known: LedgerFacts, ledger: int) -> Copies | None:
     low, high = np.searchsorted(known.copies.row_ledger, [ledger, ledger + 1])
     copies = Copies.from_columns(known.copies, slice(int(low), int(high)), known.row_bookie, known.row_copied)
     return copies if copies.runs <= MAX_RUNS else None
 
 
-def _solve(known: Facts, ledger: int, stored: LedgerMetadata, end: int) -> Solution | None:
+def _solve(known: LedgerFacts, ledger: int, stored: LedgerMetadata, end: int) -> Solution | None:
     """Find the holders of entries, for given quorums and a given end."""
     copies = _copies(known, ledger)
     if copies is None or not len(copies.bookie):
         return None
     copies_to_end = copies.cut_at(end)
     shape = TriedShape(stored.ensemble_size, stored.write_quorum, 0.0)
-    cases, problems = Cases.build([copies_to_end], [end]), [Problem(0, copies_to_end, end, shape)]
+    cases, problems = Cases.build([copies_to_end], [end]), [ShapeProblem(0, copies_to_end, end, shape)]
     return solve_problems(cases, problems, find_cheapest(cases, problems))[0]
 
 
-def _with_segments(known: Facts, ledger: int, row: LedgerRow, solution: Solution, stored: LedgerMetadata) -> LedgerRow:
+def _with_segments(
+    known: LedgerFacts, ledger: int, row: LedgerRow, solution: Solution, stored: LedgerMetadata
+) -> LedgerRow:
     """Give a row the segments of a solution; the snapshot's record has the parts that no bookie shows."""
     low = int(np.searchsorted(known.copies.row_ledger, ledger))
     names = known.bookies.to_pylist()

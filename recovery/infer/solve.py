@@ -13,7 +13,7 @@ import numpy as np
 from recovery.infer.clean import ENTRIES_A_SEGMENT
 from recovery.infer.copies import Ints, Mask, heads
 from recovery.infer.entry_counts import count_below, lay_out, rank_positions
-from recovery.infer.segment_cases import NOBODY, Cases, Copies, Lost, Problem
+from recovery.infer.segment_cases import NOBODY, Cases, Copies, Lost, ShapeProblem
 from recovery.infer.segment_costs import ABSENCE, SEGMENT, WIPED, Path, allowance
 from recovery.model.groups import within
 
@@ -60,7 +60,9 @@ class Solution:
     lacking: Ints
 
 
-def solve_problems(cases: Cases, problems: Sequence[Problem], paths: Sequence[Path | None]) -> list[Solution | None]:
+def solve_problems(
+    cases: Cases, problems: Sequence[ShapeProblem], paths: Sequence[Path | None]
+) -> list[Solution | None]:
     """Make histories from the cheapest segments that leave no entry unreadable.
 
     Args:
@@ -89,7 +91,7 @@ def solve_problems(cases: Cases, problems: Sequence[Problem], paths: Sequence[Pa
     return solutions
 
 
-_Histories = Sequence[tuple[Problem, Path]]
+_Histories = Sequence[tuple[ShapeProblem, Path]]
 
 
 class _Segments(NamedTuple):

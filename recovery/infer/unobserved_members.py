@@ -5,15 +5,15 @@ from typing import Final
 import numpy as np
 
 from recovery.infer.copies import Ints, Mask
-from recovery.infer.facts import Facts
-from recovery.infer.shape_fit import Segments
+from recovery.infer.facts import LedgerFacts
+from recovery.infer.shape_fit import LedgerSegments
 from recovery.model.ids import buckets
 
 _PAIRS: Final = 1 << 24
 """Pairs of bookies that are compared at a time: some tens of megabytes."""
 
 
-def name_members(known: Facts, segments: Segments) -> tuple[Segments, Mask]:
+def name_members(known: LedgerFacts, segments: LedgerSegments) -> tuple[LedgerSegments, Mask]:
     """Name a bookie for each position that shows none.
 
     First those that know the ledger and hold nothing of it, then those that was not read or that lost what they
@@ -34,10 +34,10 @@ def name_members(known: Facts, segments: Segments) -> tuple[Segments, Mask]:
             chosen = of_size[low : low + step]
             cells = begin[chosen][:, None] + np.arange(size)
             members[cells] = _complete(known, segments.ledger[chosen], members[cells])
-    return Segments(segments.ledger, segments.first, segments.low, segments.size, members), blank
+    return LedgerSegments(segments.ledger, segments.first, segments.low, segments.size, members), blank
 
 
-def _complete(known: Facts, ledger: Ints, members: Ints) -> Ints:
+def _complete(known: LedgerFacts, ledger: Ints, members: Ints) -> Ints:
     """Complete ensembles of one size.
 
     Args:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.infer.copies import Ints, Mask
-from recovery.infer.facts import Facts
+from recovery.infer.facts import LedgerFacts
 from recovery.infer.lost_disks import list_bounded
 
 
@@ -44,7 +44,7 @@ class UnseenBookies:
 
     @classmethod
     def gather(
-        cls, known: Facts, bookies: pa.Table, damage: pa.Table, harmless: Mask, unscanned: int
+        cls, known: LedgerFacts, bookies: pa.Table, damage: pa.Table, harmless: Mask, unscanned: int
     ) -> "UnseenBookies":
         """Count the hidden copies of all ledgers. Disks that are lost for good hide nothing.
 
@@ -88,7 +88,7 @@ class UnseenBookies:
             unsound,
         )
 
-    def count_outsiders(self, known: Facts) -> Ints:
+    def count_outsiders(self, known: LedgerFacts) -> Ints:
         """Return how many bookies may have had an unseen entry of each ledger.
 
         All but those that are seen whole and have entries of it; one of which a part is lost is not. One that has none
@@ -107,7 +107,7 @@ def _mark_among(names: pa.Array, group: pa.ChunkedArray) -> Mask:
     return among
 
 
-def _find_named(known: Facts, damage: pa.Table) -> tuple[Mask, Ints]:
+def _find_named(known: LedgerFacts, damage: pa.Table) -> tuple[Mask, Ints]:
     """Mark ledgers that rows of damage name; and return their pairs with bookies, each once."""
     nothing = np.zeros((2, 0), np.int64)
     if not damage.num_rows:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from recovery.infer.copies import Ints, Mask
-from recovery.infer.facts import Facts
+from recovery.infer.facts import LedgerFacts
 from recovery.model.ids import mix
 
 SAMPLED: Final = 4096
@@ -44,7 +44,7 @@ class Sample:
     holders: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
-    def draw(cls, known: Facts) -> "Sample":
+    def draw(cls, known: LedgerFacts) -> "Sample":
         """Choose among the ledgers of a batch."""
         rows = np.flatnonzero((known.copies.lo == 0) & ~known.row_copied)
         ledgers = np.unique(known.copies.row_ledger[rows])
@@ -121,7 +121,7 @@ def has_kept(kept: Kept, scope: int, ledger: int, bookie: str) -> bool:
     return kept.get(scope, {}).get(bookie, _NEVER) < ledger
 
 
-def count_losers(known: Facts, ledgers: Ints, kept: Kept, besides: Mask) -> Ints:
+def count_losers(known: LedgerFacts, ledgers: Ints, kept: Kept, besides: Mask) -> Ints:
     """Return how many bookies may have lost their entries of some ledgers: nothing proves that they kept them.
 
     Args:

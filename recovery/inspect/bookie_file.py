@@ -20,7 +20,7 @@ from recovery.collect.disk.file_reader import Mapped, Meter
 from recovery.errors import Damage, FormatError, InputError, Reason
 from recovery.inspect import store_file
 from recovery.inspect.database import read_database
-from recovery.inspect.file_kinds import HEAD, Kind, is_too_large, kind_of
+from recovery.inspect.file_kinds import HEAD, FileKind, is_too_large, kind_of
 from recovery.inspect.file_notes import (
     LISTED,
     EntryRanges,
@@ -255,17 +255,17 @@ def _read_etcd(path: Path, _content: memoryview, notes: FileNotes) -> None:
     store_file.read_etcd_database(path, notes)
 
 
-_READERS: Final[dict[Kind, Callable[[Path, memoryview, FileNotes], None]]] = {
-    Kind.INDEX: _read_index,
-    Kind.LOG: _read_log,
-    Kind.JOURNAL: _read_journal,
-    Kind.LAST_MARK: read_last_mark,
-    Kind.LAST_ID: read_last_id,
-    Kind.COOKIE: read_cookie,
-    Kind.STATUS: read_status,
-    Kind.DIRTY: read_dirty,
-    Kind.METADATA: read_metadata,
-    Kind.ZK_SNAPSHOT: _read_zk_snapshot,
-    Kind.ZK_LOG: _read_zk_log,
-    Kind.ETCD: _read_etcd,
+_READERS: Final[dict[FileKind, Callable[[Path, memoryview, FileNotes], None]]] = {
+    FileKind.INDEX: _read_index,
+    FileKind.LOG: _read_log,
+    FileKind.JOURNAL: _read_journal,
+    FileKind.LAST_MARK: read_last_mark,
+    FileKind.LAST_ID: read_last_id,
+    FileKind.COOKIE: read_cookie,
+    FileKind.STATUS: read_status,
+    FileKind.DIRTY: read_dirty,
+    FileKind.METADATA: read_metadata,
+    FileKind.ZK_SNAPSHOT: _read_zk_snapshot,
+    FileKind.ZK_LOG: _read_zk_log,
+    FileKind.ETCD: _read_etcd,
 }

@@ -32,21 +32,21 @@ from recovery.codecs import ledger_db
 from recovery.collect.disk.file_reader import Mapped, Meter
 from recovery.errors import FormatError, InputError
 from recovery.inspect import byte_map
-from recovery.inspect.byte_map import Stretch
-from recovery.inspect.file_kinds import CURRENT, HEAD, Kind, is_too_large, kind_of
+from recovery.inspect.byte_map import ByteStretch
+from recovery.inspect.file_kinds import CURRENT, HEAD, FileKind, is_too_large, kind_of
 from recovery.inspect.file_notes import LISTED
 
 ROCKSDB: Final = "RocksDB's"
 UNKNOWN: Final = "not known"
-_ACCOUNTS: Final[Mapping[Kind, Callable[[memoryview], Iterator[Stretch]]]] = {
-    Kind.INDEX: byte_map.map_index,
-    Kind.LOG: byte_map.map_entry_log,
-    Kind.JOURNAL: byte_map.map_journal,
-    Kind.LAST_MARK: byte_map.map_last_mark,
-    Kind.LAST_ID: byte_map.map_last_id,
-    Kind.COOKIE: byte_map.map_cookie,
-    Kind.STATUS: byte_map.map_status,
-    Kind.DIRTY: byte_map.map_dirty,
+_ACCOUNTS: Final[Mapping[FileKind, Callable[[memoryview], Iterator[ByteStretch]]]] = {
+    FileKind.INDEX: byte_map.map_index,
+    FileKind.LOG: byte_map.map_entry_log,
+    FileKind.JOURNAL: byte_map.map_journal,
+    FileKind.LAST_MARK: byte_map.map_last_mark,
+    FileKind.LAST_ID: byte_map.map_last_id,
+    FileKind.COOKIE: byte_map.map_cookie,
+    FileKind.STATUS: byte_map.map_status,
+    FileKind.DIRTY: byte_map.map_dirty,
 }
 _DATABASE: Final = re.compile(r"(locations|ledgers)(-scoped)?(\.(BACKUP|PREV|TEMP)-.*)?|metadata-cache")
 _OWN: Final = re.compile(
@@ -213,7 +213,7 @@ def _account_file(path: Path) -> File:
         return File(path, UNKNOWN, why=f"it cannot be read ({error.strerror})")
 
 
-def _name_kind(kind: Kind, path: Path) -> str:
+def _name_kind(kind: FileKind, path: Path) -> str:
     """Return the kind to count a file as: unfinished copies and leftovers of compactions are kinds of their own."""
     if path.suffix == ".compacting":
         return f"{kind}, compaction broken off"
@@ -225,36 +225,36 @@ def _name_kind(kind: Kind, path: Path) -> str:
 def _make_unknown(path: Path, size: int, why: str) -> File:
     file = File(path, UNKNOWN, size, why=why)
     if size:
-        _add_stretch(file, Stretch(0, size, _LEFT_OVER, _LEFT_OVER, explained=False))
+        _add_stretch(file, ByteStretch(0, size, _LEFT_OVER, _LEFT_OVER, explained=False))
     return file
 
 
-def _fill_gaps(stretches: Iterator[Stretch], size: int, unreadable: list[tuple[int, int]]) -> Iterator[Stretch]:
+def _fill_gaps(stretches: Iterator[ByteStretch], size: int, unreadable: list[tuple[int, int]]) -> Iterator[ByteStretch]:
     """Fill what is not claimed, so that every byte is in one stretch; what the disk refuses is never explained."""
     end = 0
     for stretch in stretches:
         if stretch.offset > end:
-            yield Stretch(end, stretch.offset - end, _LEFT_OVER, _LEFT_OVER, explained=False)
+            yield ByteStretch(end, stretch.offset - end, _LEFT_OVER, _LEFT_OVER, explained=False)
         if stretch.offset < end or stretch.offset + stretch.length > size:
             raise AssertionError(f"bytes accounted for twice, or not there: {stretch}, after {end} of {size}")
         yield from _cut_unreadable(stretch, unreadable)
         end = stretch.offset + stretch.length
     if end < size:
-        yield Stretch(end, size - end, _LEFT_OVER, _LEFT_OVER, explained=False)
+        yield ByteStretch(end, size - end, _LEFT_OVER, _LEFT_OVER, explained=False)
 
 
-def _cut_unreadable(stretch: Stretch, unreadable: list[tuple[int, int]]) -> Iterator[Stretch]:
+def _cut_unreadable(stretch: ByteStretch, unreadable: list[tuple[int, int]]) -> Iterator[ByteStretch]:
     start, end = stretch.offset, stretch.offset + stretch.length
     for low, length in unreadable:
         first, last = max(low, start), min(low + length, end)
         if first < last:
             yield stretch._replace(offset=start, length=first - start, items=0)
-            yield Stretch(first, last - first, _LEFT_OVER, "the disk refuses", explained=False)
+            yield ByteStretch(first, last - first, _LEFT_OVER, "the disk refuses", explained=False)
             start = last
     yield stretch if start == stretch.offset else stretch._replace(offset=start, length=end - start, items=0)
 
 
-def _add_stretch(file: File, stretch: Stretch) -> None:
+def _add_stretch(file: File, stretch: ByteStretch) -> None:
     if not stretch.length:
         return
     file.parts[stretch.content] += stretch.length
@@ -298,7 +298,7 @@ def _account_database(folder: Path, names: list[str]) -> Iterator[File]:
                 yield _make_unknown(path, size, problem)
             else:
                 file = File(path, ROCKSDB, size)
-                _add_stretch(file, Stretch(0, size, ROCKSDB, re.sub(r"\d+", "<n>", name)))
+                _add_stretch(file, ByteStretch(0, size, ROCKSDB, re.sub(r"\d+", "<n>", name)))
                 yield file
         except OSError as error:
             yield File(path, UNKNOWN, why=f"it cannot be read ({error.strerror})")

@@ -40,7 +40,7 @@ _OLD_LAYOUT: Final = re.compile(rb"[12]\r?\n?")
 _COOKIE_LINE: Final = re.compile(rb"(bookieHost|journalDir|ledgerDirs|instanceId|indexDirs): \"[^\r\n]*\"\r?\n?")
 
 
-class Stretch(NamedTuple):
+class ByteStretch(NamedTuple):
     """A stretch of a file, and what it is.
 
     Attributes:
@@ -63,15 +63,15 @@ class Stretch(NamedTuple):
 Between = Callable[[memoryview, int, int], Iterator[tuple[int, int, str]]]
 
 
-def map_entry_log(log: memoryview) -> Iterator[Stretch]:
+def map_entry_log(log: memoryview) -> Iterator[ByteStretch]:
     """Map an entry log of either logger, finished, active, or left by a compaction."""
     rotated = False
     try:
         rotated = entry_log.decode_header(log[: entry_log.HEADER_SIZE]).map_offset > 0
-        yield Stretch(0, _LOG_FIELDS, "header", "fields")
+        yield ByteStretch(0, _LOG_FIELDS, "header", "fields")
     except FormatError as error:
         if zeros_end(log, 0) == len(log):
-            yield Stretch(0, len(log), "end", "zeros, never written")
+            yield ByteStretch(0, len(log), "end", "zeros, never written")
             return
         if error.reason in (Reason.EMPTY, Reason.TRUNCATED):
             yield from _map_cut_front(log, entry_log.encode_header(entry_log.LogHeader(1, 0, 0)))
@@ -91,14 +91,14 @@ def map_entry_log(log: memoryview) -> Iterator[Stretch]:
     yield from _map_specials(entry_log.between, log, end, len(log))
 
 
-def map_journal(data: memoryview) -> Iterator[Stretch]:
+def map_journal(data: memoryview) -> Iterator[ByteStretch]:
     """Map a journal of any version."""
     try:
         _, end = journal.header_of(data)
     except FormatError:
         return
     if end:
-        yield Stretch(0, _JOURNAL_FIELDS, "header", "fields")
+        yield ByteStretch(0, _JOURNAL_FIELDS, "header", "fields")
         yield from _map_zeros(data, _JOURNAL_FIELDS, end, "header")
     end = min(end, len(data))
     for part in journal.scan_columns(data):
@@ -110,20 +110,20 @@ def map_journal(data: memoryview) -> Iterator[Stretch]:
     yield from _map_specials(journal.between, data, end, len(data))
 
 
-def map_index(data: memoryview) -> Iterator[Stretch]:
+def map_index(data: memoryview) -> Iterator[ByteStretch]:
     """Map an index file of either version."""
     try:
         header = index_file.decode_header(data[: index_file.HEADER_SIZE])
         key, lac = len(header.master_key), len(header.explicit_lac or b"")
-        yield Stretch(0, _INDEX_FIELDS, "header", "fields")
-        yield Stretch(_INDEX_FIELDS, key, "header", "master key")
+        yield ByteStretch(0, _INDEX_FIELDS, "header", "fields")
+        yield ByteStretch(_INDEX_FIELDS, key, "header", "master key")
         end = _INDEX_FIELDS + key
         if end < len(data):
             known = not any(data[end : end + _I32 - 1]) and data[end + _I32 - 1] <= 1
-            yield Stretch(end, _I32, "header", "state", explained=known)
+            yield ByteStretch(end, _I32, "header", "state", explained=known)
             end += _I32
         if header.version:
-            yield Stretch(end, _I32 + lac, "header", "explicit LAC")
+            yield ByteStretch(end, _I32 + lac, "header", "explicit LAC")
             end += _I32 + lac
         yield from _map_zeros(data, end, index_file.HEADER_SIZE, "header")
     except FormatError:
@@ -134,13 +134,13 @@ def map_index(data: memoryview) -> Iterator[Stretch]:
         yield from _map_slots(low, index_file.slots(body))
     torn = max(size - index_file.HEADER_SIZE, 0) % index_file.SLOT
     if torn:
-        yield Stretch(size - torn, torn, "slots", "a slot that the end cuts")
+        yield ByteStretch(size - torn, torn, "slots", "a slot that the end cuts")
 
 
-def _map_slots(low: int, slots: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[Stretch]:
+def _map_slots(low: int, slots: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[ByteStretch]:
     """Group slots by what they are; a place that no log has is not explained."""
     if not slots.any():  # a hole of a sparse file, mostly
-        yield Stretch(low, len(slots) * index_file.SLOT, "slots", "empty", len(slots))
+        yield ByteStretch(low, len(slots) * index_file.SLOT, "slots", "empty", len(slots))
         return
     log, position = slots >> 32, slots & 0xFFFFFFFF
     right = (log >= 0) & (position >= entry_log.HEADER_SIZE + SIZE_FIELD) & (position <= entry_log.MAX_LOG_ID)
@@ -151,39 +151,39 @@ def _map_slots(low: int, slots: np.ndarray[tuple[int], np.dtype[np.int64]]) -> I
             continue
         content = ("empty", "places", "places in no log")[kind[first]]
         begin, length = low + first * index_file.SLOT, (last - first) * index_file.SLOT
-        yield Stretch(begin, length, "slots", content, last - first, explained=bool(kind[first] < 2))
+        yield ByteStretch(begin, length, "slots", content, last - first, explained=bool(kind[first] < 2))
 
 
-def map_last_mark(data: memoryview) -> Iterator[Stretch]:
+def map_last_mark(data: memoryview) -> Iterator[ByteStretch]:
     """Map a replay mark."""
     if len(data) >= _MARK:
-        yield Stretch(0, _MARK, "mark", "fields")
+        yield ByteStretch(0, _MARK, "mark", "fields")
 
 
-def map_last_id(data: memoryview) -> Iterator[Stretch]:
+def map_last_id(data: memoryview) -> Iterator[ByteStretch]:
     """Map the newest log id."""
     if _LAST_ID.fullmatch(data):
-        yield Stretch(0, len(data), "id", "text")
+        yield ByteStretch(0, len(data), "id", "text")
 
 
-def map_status(data: memoryview) -> Iterator[Stretch]:
+def map_status(data: memoryview) -> Iterator[ByteStretch]:
     """Map a bookie's status."""
     if _STATUS.fullmatch(data):
-        yield Stretch(0, len(data), "status", "text")
+        yield ByteStretch(0, len(data), "status", "text")
 
 
-def map_dirty(_data: memoryview) -> Iterator[Stretch]:
+def map_dirty(_data: memoryview) -> Iterator[ByteStretch]:
     """Map a mark that has no bytes."""
     yield from ()
 
 
-def map_cookie(data: memoryview) -> Iterator[Stretch]:
+def map_cookie(data: memoryview) -> Iterator[ByteStretch]:
     """Map a cookie: the line of each field, of any layout."""
     raw = bytes(data[: _COOKIE_LARGEST + 1])
     if len(raw) > _COOKIE_LARGEST:
         return
     if _OLD_LAYOUT.fullmatch(raw):
-        yield Stretch(0, len(raw), "cookie", "layout version")
+        yield ByteStretch(0, len(raw), "cookie", "layout version")
         return
     try:
         decoded = cookie.decode(raw)
@@ -192,45 +192,45 @@ def map_cookie(data: memoryview) -> Iterator[Stretch]:
     if decoded.layout_version == cookie.RAW_LAYOUT:
         # Three lines, and nothing behind the end of the last.
         end = len(b"\n".join(raw.split(b"\n")[:4])) + 1
-        yield Stretch(0, min(end, len(raw)), "cookie", "lines", 4)
+        yield ByteStretch(0, min(end, len(raw)), "cookie", "lines", 4)
         return
     position = 0
     for line in raw.splitlines(keepends=True):
         if position == 0 or _COOKIE_LINE.fullmatch(line):
-            yield Stretch(position, len(line), "cookie", "lines", 1)
+            yield ByteStretch(position, len(line), "cookie", "lines", 1)
         position += len(line)
 
 
-def _map_cut_front(data: memoryview, whole: bytes) -> Iterator[Stretch]:
+def _map_cut_front(data: memoryview, whole: bytes) -> Iterator[ByteStretch]:
     """Map a file that ends inside its header."""
     size = len(data)
     if size and bytes(data[:_JOURNAL_FIELDS]) == whole[: min(size, _JOURNAL_FIELDS)]:
-        yield Stretch(0, size, "header", "fields that the end cuts")
+        yield ByteStretch(0, size, "header", "fields that the end cuts")
 
 
-def _map_zeros(data: memoryview, start: int, stop: int, region: str) -> Iterator[Stretch]:
+def _map_zeros(data: memoryview, start: int, stop: int, region: str) -> Iterator[ByteStretch]:
     end = min(zeros_end(data[:stop], start), stop) if start < len(data) else start
     if end > start:
-        yield Stretch(start, end - start, region, "zeros")
+        yield ByteStretch(start, end - start, region, "zeros")
 
 
-def _map_entries(part: Entries) -> Iterator[Stretch]:
+def _map_entries(part: Entries) -> Iterator[ByteStretch]:
     """Yield entries that follow each other as one stretch."""
     if not len(part.position):
         return
     begin, end = part.position - SIZE_FIELD, part.position + part.size
     edges = np.flatnonzero(begin[1:] != end[:-1]) + 1
     for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(begin)], strict=True):
-        yield Stretch(int(begin[first]), int(end[last - 1] - begin[first]), "records", "entries", last - first)
+        yield ByteStretch(int(begin[first]), int(end[last - 1] - begin[first]), "records", "entries", last - first)
 
 
-def _map_specials(between: Between, data: memoryview, start: int, stop: int) -> Iterator[Stretch]:
+def _map_specials(between: Between, data: memoryview, start: int, stop: int) -> Iterator[ByteStretch]:
     for begin, end, name in between(data, start, stop):
         region = {"reserved space": "end", "filler": "header"}.get(name, "records")
-        yield Stretch(begin, end - begin, region, name, int(name.endswith("maps")))
+        yield ByteStretch(begin, end - begin, region, name, int(name.endswith("maps")))
 
 
-def _map_other(data: memoryview, part: journal.MetaRecord | Damage) -> Stretch:
+def _map_other(data: memoryview, part: journal.MetaRecord | Damage) -> ByteStretch:
     if isinstance(part, Damage):
         front = part.offset + _PADDING_FRONT
         size = int.from_bytes(data[front - _I32 : front])
@@ -247,15 +247,15 @@ def _map_other(data: memoryview, part: journal.MetaRecord | Damage) -> Stretch:
         case journal.LacRecordAt():
             content = "explicit LACs"
         case _:
-            return Stretch(begin, length, "records", f"special records {part.entry:#x}", 1, explained=False)
-    return Stretch(begin, length, "records", content, 1)
+            return ByteStretch(begin, length, "records", f"special records {part.entry:#x}", 1, explained=False)
+    return ByteStretch(begin, length, "records", content, 1)
 
 
-def _map_damage(part: Damage, size: int, *, may_end: bool) -> Stretch:
+def _map_damage(part: Damage, size: int, *, may_end: bool) -> ByteStretch:
     """What a crash leaves at the end is explained by that; the journal, or nobody, has what was not finished."""
     length = part.length or size - part.offset
     if may_end and part.offset + length >= size and part.reason in (Reason.TRUNCATED, Reason.ZEROS):
         content = "zeros, never written" if part.reason is Reason.ZEROS else "a record that was not finished"
-        return Stretch(part.offset, length, "end", content)
+        return ByteStretch(part.offset, length, "end", content)
     detail = f" ({part.detail})" if part.detail else ""
-    return Stretch(part.offset, length, "records", f"{part.reason}{detail}", explained=False)
+    return ByteStretch(part.offset, length, "records", f"{part.reason}{detail}", explained=False)

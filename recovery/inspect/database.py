@@ -10,7 +10,7 @@ from backends.errors import BackendError
 from backends.rocks import open_read_only
 from recovery.codecs import entry, ledger_db
 from recovery.errors import Damage, FormatError, InputError, Reason
-from recovery.inspect.file_kinds import CURRENT, Kind
+from recovery.inspect.file_kinds import CURRENT, FileKind
 from recovery.inspect.file_notes import (
     FileNotes,
     FileReport,
@@ -37,10 +37,10 @@ def read_database(folder: Path) -> FileReport:
         raise InputError(str(folder), problem, "name one of its files, or its locations or ledgers folder")
     notes = FileNotes()
     size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
-    kind = Kind.LOCATIONS if folder.name.startswith("locations") else Kind.LEDGERS
+    kind = FileKind.LOCATIONS if folder.name.startswith("locations") else FileKind.LEDGERS
     scoped = folder.name.partition(".")[0].endswith("-scoped")
     if folder.name == "metadata-cache":
-        kind = Kind.CACHED_MAPS
+        kind = FileKind.CACHED_MAPS
     try:
         with open_read_only(folder) as database:
             if database.damage is not None:
@@ -48,12 +48,12 @@ def read_database(folder: Path) -> FileReport:
             batches = database.items()
             keys, values = next(batches, ([], []))
             if not folder.name.startswith(("locations", "ledgers", "metadata-cache")) and keys:
-                kind = Kind.LOCATIONS if (len(keys[0]), len(values[0])) == (16, 8) else Kind.LEDGERS
+                kind = FileKind.LOCATIONS if (len(keys[0]), len(values[0])) == (16, 8) else FileKind.LEDGERS
             rows = _chain_batches(keys, values, batches)
-            if kind is Kind.CACHED_MAPS:
+            if kind is FileKind.CACHED_MAPS:
                 _read_cached_maps(rows, notes)
             else:
-                (_read_locations if kind is Kind.LOCATIONS else _read_ledgers)(rows, notes, scoped=scoped)
+                (_read_locations if kind is FileKind.LOCATIONS else _read_ledgers)(rows, notes, scoped=scoped)
     except BackendError as error:
         notes.add_damage(Damage(0, 0, Reason.UNREADABLE, str(error)))
     if not notes.counts["rows"]:

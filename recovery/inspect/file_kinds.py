@@ -46,7 +46,7 @@ _FOREIGN: Final = {
 }
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """What a file is; stored in --json, so never renamed."""
 
     INDEX = "index file"
@@ -67,25 +67,25 @@ class Kind(StrEnum):
 
 
 _NAMES: Final = (
-    (Kind.INDEX, re.compile(r"[0-9a-f]{1,16}\.idx(\.rloc)?")),
-    (Kind.LOG, re.compile(r"[0-9a-fA-F]{1,8}\.log(\.compacting|\.[0-9a-fA-F]{1,8}\.compacted)?")),
-    (Kind.JOURNAL, re.compile(r"[0-9a-f]{1,16}\.txn")),
-    (Kind.LAST_MARK, re.compile(r"lastMark(\.\d+)?")),
-    (Kind.LAST_ID, re.compile(r"lastId")),
-    (Kind.COOKIE, re.compile(r"VERSION")),
-    (Kind.STATUS, re.compile(r"BOOKIE_STATUS")),
-    (Kind.DIRTY, re.compile(r"DIRTY")),
-    (Kind.ZK_SNAPSHOT, snapshot.NAME),
+    (FileKind.INDEX, re.compile(r"[0-9a-f]{1,16}\.idx(\.rloc)?")),
+    (FileKind.LOG, re.compile(r"[0-9a-fA-F]{1,8}\.log(\.compacting|\.[0-9a-fA-F]{1,8}\.compacted)?")),
+    (FileKind.JOURNAL, re.compile(r"[0-9a-f]{1,16}\.txn")),
+    (FileKind.LAST_MARK, re.compile(r"lastMark(\.\d+)?")),
+    (FileKind.LAST_ID, re.compile(r"lastId")),
+    (FileKind.COOKIE, re.compile(r"VERSION")),
+    (FileKind.STATUS, re.compile(r"BOOKIE_STATUS")),
+    (FileKind.DIRTY, re.compile(r"DIRTY")),
+    (FileKind.ZK_SNAPSHOT, snapshot.NAME),
 )
 _MAGICS: Final = (
-    (Kind.INDEX, re.compile(rb"BKLE")),
-    (Kind.LOG, re.compile(rb"BKLO")),
-    (Kind.JOURNAL, re.compile(rb"BKLG")),
-    (Kind.METADATA, re.compile(re.escape(ledger_metadata.MAGIC))),
-    (Kind.COOKIE, _COOKIE),
-    (Kind.ZK_SNAPSHOT, re.compile(re.escape(snapshot.MAGIC))),
-    (Kind.ZK_LOG, re.compile(re.escape(txnlog.MAGIC))),
-    (Kind.ETCD, re.compile(rb"(?s:.{16})\xed\xda\x0c\xed")),
+    (FileKind.INDEX, re.compile(rb"BKLE")),
+    (FileKind.LOG, re.compile(rb"BKLO")),
+    (FileKind.JOURNAL, re.compile(rb"BKLG")),
+    (FileKind.METADATA, re.compile(re.escape(ledger_metadata.MAGIC))),
+    (FileKind.COOKIE, _COOKIE),
+    (FileKind.ZK_SNAPSHOT, re.compile(re.escape(snapshot.MAGIC))),
+    (FileKind.ZK_LOG, re.compile(re.escape(txnlog.MAGIC))),
+    (FileKind.ETCD, re.compile(rb"(?s:.{16})\xed\xda\x0c\xed")),
 )
 
 
@@ -94,7 +94,7 @@ def is_too_large(path: Path, size: int) -> bool:
     return size > _LARGEST_SMALL and _SMALL.fullmatch(path.name) is not None
 
 
-def kind_of(path: Path, head: bytes) -> tuple[Kind, list[str]]:
+def kind_of(path: Path, head: bytes) -> tuple[FileKind, list[str]]:
     """Tell what a file is by its first `HEAD` bytes and its name, and what is odd about its name.
 
     Raises:
@@ -108,9 +108,9 @@ def kind_of(path: Path, head: bytes) -> tuple[Kind, list[str]]:
     for magic, description in _FOREIGN.items():
         if head.startswith(magic):
             raise InputError(str(path), f"is {description}", "name a file of a bookie")
-    if named is not None and named not in (Kind.INDEX, Kind.LOG, Kind.COOKIE):
+    if named is not None and named not in (FileKind.INDEX, FileKind.LOG, FileKind.COOKIE):
         return named, []
-    if (path.parent / CURRENT).is_file() and named in (None, Kind.LOG):
+    if (path.parent / CURRENT).is_file() and named in (None, FileKind.LOG):
         raise InputError(str(path), "is one file of a RocksDB", f"name its folder: {path.parent}")
     if named is not None:
         return named, []

@@ -16,7 +16,7 @@ from recovery.codecs import entry, entry_log
 from recovery.codecs.framing import Key
 from recovery.collect.rows.source_copies import Grouper, make_runs
 from recovery.errors import Damage, FormatError, Reason
-from recovery.inspect.file_kinds import Kind
+from recovery.inspect.file_kinds import FileKind
 from recovery.model.groups import KeyedGroups
 from recovery.model.ids import LedgerId, to_unsigned
 
@@ -47,7 +47,7 @@ class FileReport:
     """
 
     path: Path
-    kind: Kind
+    kind: FileKind
     size: int
     header: dict[str, str]
     counts: dict[str, int]
@@ -123,7 +123,7 @@ class LedgerIds:
         return [line for scope, ids in scopes[:LISTED] for line in _list_spans(ids, scope)] + rest
 
 
-def make_report(path: Path, kind: Kind, size: int, notes: FileNotes) -> FileReport:
+def make_report(path: Path, kind: FileKind, size: int, notes: FileNotes) -> FileReport:
     """Return what was noted of a file."""
     return FileReport(
         path,

@@ -21,10 +21,10 @@ from recovery.inspect.file_notes import FileNotes
 _LISTED: Final = 20
 """Subtrees that are named."""
 _REASONS: Final = {
-    txnlog.End.CHECKSUM: Reason.DIGEST,
-    txnlog.End.UNREADABLE: Reason.UNREADABLE,
-    txnlog.End.HEADER: Reason.BAD_MAGIC,
-    txnlog.End.PADDING: Reason.ZEROS,
+    txnlog.LogEnd.CHECKSUM: Reason.DIGEST,
+    txnlog.LogEnd.UNREADABLE: Reason.UNREADABLE,
+    txnlog.LogEnd.HEADER: Reason.BAD_MAGIC,
+    txnlog.LogEnd.PADDING: Reason.ZEROS,
 }
 _KINDS: Final = {
     1: "creates",
@@ -116,7 +116,7 @@ def read_zookeeper_log(path: Path, notes: FileNotes) -> None:
     if log.damage is not None:
         reason = _REASONS.get(log.why, Reason.BAD_VALUE)
         notes.add_damage(Damage(log.damage.offset, 0, reason, log.damage.problem))
-    elif log.why in (txnlog.End.TORN_MARK, txnlog.End.TORN_SIZE):
+    elif log.why in (txnlog.LogEnd.TORN_MARK, txnlog.LogEnd.TORN_SIZE):
         notes.notes.append(f"ends with {log.why}, from byte {log.end} on: normal after a crash")
     else:
         notes.header["ends at byte"] = f"{log.end} with {log.why}"

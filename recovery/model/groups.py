@@ -369,7 +369,7 @@ def decode_availability(raw: bytes | memoryview) -> KeyedGroups:
         detail = f"first {first[row]}, last {last[row]}, size {size[row]}, period {period[row]}"
         raise FormatError(Reason.BAD_VALUE, "availability", _HEADER.size + row * _GROUP.itemsize, detail)
     groups = KeyedGroups(np.zeros(number, np.int64), first, last, size, np.where(number_of, period, 0))
-    _demand_countable(groups)
+    _require_countable(groups)
     begin, end = first[1:], last[:-1] + (size[:-1] - 1)
     if run_counts(first, last, groups.period).sum(dtype=np.float64) <= _MAX_RUNS + number:
         apart = (begin > end) & (begin - end > 1)
@@ -379,7 +379,7 @@ def decode_availability(raw: bytes | memoryview) -> KeyedGroups:
     raise FormatError(Reason.BAD_LENGTH, "availability", _HEADER.size, "overlapping groups of too many runs")
 
 
-def _demand_countable(groups: KeyedGroups) -> None:
+def _require_countable(groups: KeyedGroups) -> None:
     """Refuse a list of more entries than 63 bits count; groups that overlap count each.
 
     Raises:

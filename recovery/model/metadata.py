@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class State(StrEnum):
+class LedgerState(StrEnum):
     """The stored life of a ledger; values are stored, so never renamed."""
 
     OPEN = "OPEN"
@@ -58,7 +58,7 @@ class LedgerMetadata:
     ensemble_size: int
     write_quorum: int
     ack_quorum: int
-    state: State
+    state: LedgerState
     last_entry: int | None
     length: int | None
     segments: tuple[Segment, ...]

@@ -117,7 +117,7 @@ class _Steady:
         settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=60, database=None)
         settings.load_profile("mutants")
         steady = pytest.MonkeyPatch()
-        steady.setattr(spark, "demand_spark", lambda *_: None)
+        steady.setattr(spark, "require_spark", lambda *_: None)
         steady.setattr(spark, "session", lambda *_, **__: nullcontext())
         steady.setattr(spark, "over_buckets", _over_buckets)
 

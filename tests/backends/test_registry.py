@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.errors import ReadOnlyStoreError, UnsupportedStoreError
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import OpenStore, ReadOnlyStore, StoreAddress, open_store, parse_store_uri
+from tests.support.memory_store import MemoryStore
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from backends.memory import MemoryStore
 from backends.protocols import ControlledStore, LiveStore, MetadataStore, WatchableStore
 from backends.zookeeper.store import ZooKeeperStore
 from tests.support.failing_stores import MemoryLine, Proxy
+from tests.support.memory_store import MemoryStore
 from tests.support.store_contracts import (
     AccessControlContract,
     FaultContract,

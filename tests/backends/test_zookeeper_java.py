@@ -10,13 +10,13 @@ import pytest
 
 from backends.protocols import Write
 from backends.registry import open_store
-from reconcile.write.apply import Options, apply
+from reconcile.write.apply import ApplyOptions, apply
 from recovery.capture.live import capture
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.java_metadata import JavaMetadata
 from tests.support.plans import action, clock, plan_of
 from tests.support.zookeeper_server import ZooKeeperServer
@@ -151,7 +151,7 @@ def record(n: int) -> bytes:
     segments: Sequence[Segment] = (Segment(0, ("b1:3181", "b2:3181")), Segment(5, ("b1:3181", "bookie_three")))
     return ledger_metadata.encode(
         LedgerMetadata(
-            3, 2, 2, 2, State.CLOSED, 9 + n, 1_000, tuple(segments), Digest.CRC32C, b"secret", creator_token=0
+            3, 2, 2, 2, LedgerState.CLOSED, 9 + n, 1_000, tuple(segments), Digest.CRC32C, b"secret", creator_token=0
         )
     )
 
@@ -174,7 +174,7 @@ def test_java_reads_what_is_applied(
         action("cookie", "create", "/cookies/b1:3181", b"5\ncookie"),
     ]
     with open_store(ours, writable=True) as opened:
-        result = apply(lambda: [plan_of(rows)], opened.store, opened.root, tmp_path, Options("hash"), now=clock())
+        result = apply(lambda: [plan_of(rows)], opened.store, opened.root, tmp_path, ApplyOptions("hash"), now=clock())
         mark = f"{store.MARKS}/0000/0000/0000/0001/urL0000000001"
         opened.store.write([Write(opened.root + mark, b'replica: "b2:3181"\nctime: 1700000000000\n')])
     assert result.exit_code == 0

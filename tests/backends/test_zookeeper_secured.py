@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from backends.errors import AccessDeniedError, UnavailableError
-from backends.protocols import Tls, Write
+from backends.protocols import StoreTls, Write
 from backends.zookeeper.acl import digest_principal
 from backends.zookeeper.reader import ZooKeeperReader
 from backends.zookeeper.store import ZooKeeperStore
@@ -58,7 +58,7 @@ authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider
 def test_a_client_with_a_certificate_reads_and_writes(secured: tuple[ZooKeeperServer, str, Path]) -> None:
     """Values, names and rights come over an encrypted connection; the stream of rights is encrypted, too."""
     _, hosts, folder = secured
-    tls = Tls(str(folder / "ca.crt"), str(folder / "client.crt"), str(folder / "client.key"))
+    tls = StoreTls(str(folder / "ca.crt"), str(folder / "client.crt"), str(folder / "client.key"))
     store = ZooKeeperStore(hosts, chroot="/tls", tls=tls)
     store.write([Write(f"/k/{n}", b"%d" % n) for n in range(700)])
     keys = [f"/k/{n}" for n in range(700)]
@@ -75,9 +75,9 @@ def test_a_client_without_a_certificate_or_with_a_wrong_one_gets_no_session(
     """Neither an unknown authority, ours or theirs, nor a connection without a certificate is taken."""
     _, hosts, folder = secured
     for tls in (
-        Tls(str(folder / "ca.crt")),
-        Tls(str(folder / "other.crt"), str(folder / "client.crt"), str(folder / "client.key")),
-        Tls(str(folder / "ca.crt"), str(folder / "other.crt"), str(folder / "other.key")),
+        StoreTls(str(folder / "ca.crt")),
+        StoreTls(str(folder / "other.crt"), str(folder / "client.crt"), str(folder / "client.key")),
+        StoreTls(str(folder / "ca.crt"), str(folder / "other.crt"), str(folder / "other.key")),
     ):
         with pytest.raises(UnavailableError):
             ZooKeeperReader(hosts, tls=tls, patience_s=1.5)

@@ -30,7 +30,7 @@ from reconcile.jobs.backup.verify import verify_backup
 from recovery.codecs.ledger_metadata import decode
 from recovery.dataset import open_dataset
 from recovery.infer.prior import Prior, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.model import tables
 from recovery.model.groups import group_entries
 from tests.simulation import histories
@@ -65,7 +65,7 @@ def test_the_clean_path_accepts_made_up_inventories(tmp_path: Path) -> None:
     found = [open_dataset(folder, "inventory") for folder in sorted(tmp_path.iterdir())]
     copies, bookies = (pa.concat_tables([one.read(name) for one in found]) for name in ("copies", "bookies"))
     prior = Prior.build(count_shapes(copies, bookies))
-    rows = reconstruct(copies, bookies, tables.DAMAGE.empty_table(), prior, Options(passwords=(PASSWORD,)))
+    rows = reconstruct(copies, bookies, tables.DAMAGE.empty_table(), prior, InferOptions(passwords=(PASSWORD,)))
     made = chunk(0, LEDGERS)
     restored = {row["ledger"]: row for row in rows.to_pylist() if row["outcome"] == "restored"}
     assert sorted(restored) == made.ledger.tolist()
@@ -87,7 +87,7 @@ def test_every_kind_of_past_is_among_nasty_ledgers(tmp_path: Path) -> None:
     copies, bookies, damage = (pa.concat_tables([one.read(name) for one in found]) for name in tables.INVENTORY)
     prior = Prior.build(count_shapes(copies, bookies))
     passwords = (PASSWORD, histories.PASSWORD, b"")
-    rows = reconstruct(copies, bookies, damage, prior, Options(passwords=passwords)).to_pylist()
+    rows = reconstruct(copies, bookies, damage, prior, InferOptions(passwords=passwords)).to_pylist()
     made = chunk(0, 2000)
     assert [row["ledger"] for row in sorted(rows, key=lambda row: row["ledger"])] == made.ledger.tolist()
     place = {ledger: at for at, ledger in enumerate(made.ledger.tolist())}
@@ -274,7 +274,7 @@ def test_made_up_disks_of_a_cluster_bring_every_ledger_back(tmp_path: Path) -> N
     assert all(bookies["complete"].to_pylist())
     assert damage.num_rows == 0
     prior = Prior.build(count_shapes(copies, bookies))
-    rows = reconstruct(copies, bookies, damage, prior, Options(passwords=(PASSWORD,))).to_pylist()
+    rows = reconstruct(copies, bookies, damage, prior, InferOptions(passwords=(PASSWORD,))).to_pylist()
     assert {row["outcome"] for row in rows} == {"restored"}
     assert {row["last_entry"] for row in rows} == {cluster_disks.EACH - 1}
     assert sorted(row["ledger"] for row in rows) == list(range(0, 3 * LEDGERS, 3))

@@ -20,7 +20,7 @@ from reconcile.service.config import read_config
 from reconcile.service.runs import schedule
 from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.leader import Instance
-from reconcile.service.runs.schedule import Gate, State
+from reconcile.service.runs.schedule import Gate, ServiceState
 from recovery.spark import has_executors
 from tests.support.backups import make_backup
 from tests.support.command import ROOT, commands
@@ -44,7 +44,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set
     config = read_config(write_config(folder, "etcd://127.0.0.1:1/ledgers", "one", folder / "data", jobs))
     instance = Instance(config, make_context())
     now = instance.now_ms()
-    state = schedule.take_over(State(), "one", "h:1", now)
+    state = schedule.take_over(ServiceState(), "one", "h:1", now)
     state = schedule.start(state, config.timings["scrutinize"], now)
     state = schedule.end(state, "scrutinize", now, 3, "found", "scrutinize/first")
     state = schedule.open_gate(state, Gate("reboot", ("bk1:3181",), (), "down", "ops", now))

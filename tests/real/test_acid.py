@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from reconcile.check.records.drill import Class, Reason
+from reconcile.check.records.drill import Class, DrillReason
 from reconcile.jobs.records.drill import hold_against
 from recovery.dataset import open_dataset
 from tests.support import acid
@@ -226,7 +226,7 @@ def test_the_drill_says_what_comes_back(outcome: Outcome, tmp_path: Path) -> Non
     assert rows.keys() == {row["ledger"] for row in outcome.truth["ledgers"]}
     lost = {ledger: row["reason"] for ledger, row in rows.items() if row["class"] == "lost"}
     assert lost.keys() == rows.keys() - judgement.fields["E"].keys() - judgement.held
-    assert set(lost.values()) <= {Reason.EMPTY}
+    assert set(lost.values()) <= {DrillReason.EMPTY}
     assert {ledger for ledger, row in rows.items() if row["class"] == "held"} == judgement.held
     entries = {name: sum(judged.entries[name] for judged in said) for name in Class}
     assert entries[Class.EXACT] + entries[Class.READABLE] == judgement.entries.read

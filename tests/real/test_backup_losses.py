@@ -23,7 +23,7 @@ from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout
 from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.cases import case_dir, truth
 from tests.support.command import ROOT, run
 from tests.support.etcd_server import EtcdServer
@@ -67,7 +67,7 @@ class Load:
             number += 1
             segment = Segment(0, tuple(self.chance.sample(bookies, 2)))
             made = LedgerMetadata(
-                3, 2, 2, 2, State.CLOSED, -1, 0, (segment,), Digest.CRC32, b"pw", creator_token=number
+                3, 2, 2, 2, LedgerState.CLOSED, -1, 0, (segment,), Digest.CRC32, b"pw", creator_token=number
             )
             self.put(store.ledger_key(Layout.ETCD, LedgerId(0, number)), ledger_metadata.encode(made))
             if self.chance.random() < 0.3:
@@ -197,7 +197,9 @@ def write_steadily(server: EtcdServer, root: str, seconds: float) -> int:
     """Write `RATE` ledgers a second, as far as the server answers so fast, twenty in a transaction; return how many."""
     began, number, pause = time.monotonic(), 0, threading.Event()
     record = ledger_metadata.encode(
-        LedgerMetadata(3, 1, 1, 1, State.CLOSED, -1, 0, (Segment(0, ("b1:3181",)),), Digest.CRC32, b"", creator_token=0)
+        LedgerMetadata(
+            3, 1, 1, 1, LedgerState.CLOSED, -1, 0, (Segment(0, ("b1:3181",)),), Digest.CRC32, b"", creator_token=0
+        )
     )
     with grpc.insecure_channel(server.hosts, options=[("grpc.enable_http_proxy", 0)]) as channel:
         stub = rpc.KVStub(channel)

@@ -14,7 +14,14 @@ from typing import Final
 
 import pytest
 
-from reconcile.plan.bookie_starts import KnownBookie, Source, StoredCookie, choose_cookie, decide_start, hash_cookie
+from reconcile.plan.bookie_starts import (
+    BookieSource,
+    KnownBookie,
+    StoredCookie,
+    choose_cookie,
+    decide_start,
+    hash_cookie,
+)
 from recovery.codecs import cookie as cookie_codec
 from tests.support import paths
 from tests.support.cluster import Bookie, Cluster, ClusterError, History
@@ -136,7 +143,7 @@ class Starts:
                 (self._home / folder).mkdir()
         return KnownBookie(
             bookie.id,
-            Source.DISKS,
+            BookieSource.DISKS,
             complete=not gone,
             missing=tuple(gone),
             is_only_journals=folders is Folders.NO_JOURNAL,

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import pytest
 
-from backends.bookie.client import Options
+from backends.bookie.client import BookieOptions
 from backends.protocols import Write
 from backends.registry import open_store
 from recovery.bookies.addresses import read_members
-from recovery.bookies.wire_inventory import Request, collect_wire
-from recovery.bookies.wire_results import Kind
+from recovery.bookies.wire_inventory import WireRequest, collect_wire
+from recovery.bookies.wire_results import AskedKind
 from recovery.capture.live import capture
 from recovery.codecs import cookie, ledger_record
 from recovery.codecs.store import Layout, ledger_key
@@ -168,18 +168,18 @@ def test_bookies_of_another_release_are_asked_over_the_wire(old: Old, tmp_path: 
         members = read_members(opened.store, opened.root, None, {})
     # A bookie that lists nothing is silent until the deadline, twice.
     wanted, deadline_s = (tuple(BOOKIES), 15.0) if SOAK else (LISTING, 60.0)
-    request = Request(
+    request = WireRequest(
         catalog=catalog,
         members=members,
         wanted=wanted,
-        options=Options(deadline_s=deadline_s, patience_s=60),
+        options=BookieOptions(deadline_s=deadline_s, patience_s=60),
         passwords=(b"secret",),
     )
     summary = collect_wire(
         request, tmp_path, lambda task, ranges: [task(r) for r in ranges], now=lambda: datetime.now(UTC)
     )
     kinds = {result.bookie: result.kind for result in summary.bookies}
-    assert kinds == {bookie: Kind.COLLECTED if bookie in LISTING else Kind.NO_LISTS for bookie in wanted}
+    assert kinds == {bookie: AskedKind.COLLECTED if bookie in LISTING else AskedKind.NO_LISTS for bookie in wanted}
     placed: Counter[tuple[str, int]] = Counter()
     with open_store(old.uri) as opened:
         for written in old.written:
@@ -188,7 +188,7 @@ def test_bookies_of_another_release_are_asked_over_the_wire(old: Old, tmp_path: 
             placed.update(place(ledger_record.decode(held.value), written))
     found: Counter[tuple[str, int]] = Counter()
     for result in summary.bookies:
-        if result.kind is Kind.COLLECTED:
+        if result.kind is AskedKind.COLLECTED:
             rows = open_dataset(result.folder, "inventory").read("copies").to_pylist()
             found.update({(result.bookie, row["ledger"]): row["entries"] for row in rows if row["source"] == "wire"})
     assert found == {at: count for at, count in placed.items() if at[0] in LISTING}

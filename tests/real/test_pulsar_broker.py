@@ -94,7 +94,7 @@ def _at_the_desk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk.folder)
 
 
-def demand_all_read(read: Mapping[str, Any], *, kept: int = len(MESSAGES), versions: int = 2) -> None:
+def require_all_read(read: Mapping[str, Any], *, kept: int = len(MESSAGES), versions: int = 2) -> None:
     """See that every message of before is consumed in order, and every subscription stands where it stood.
 
     Args:
@@ -116,7 +116,7 @@ def demand_all_read(read: Mapping[str, Any], *, kept: int = len(MESSAGES), versi
     assert "persistent://public/default/deleted" not in read["topics"]
 
 
-def demand_young_read(read: Mapping[str, Any]) -> None:
+def require_young_read(read: Mapping[str, Any]) -> None:
     """See that a topic that no snapshot has is there: messages, schema, and a subscription that had acknowledged."""
     assert read["young"] == MESSAGES
     assert "follower" in read["young subscriptions"]
@@ -197,7 +197,7 @@ def test_what_a_broker_needs_is_never_safe(desk: Desk, capsys: pytest.CaptureFix
         safe = [row["ledger"] for row in done.result["ledgers"] if row["verdict"] == "SAFE"]
         assert safe == [str(desk.nobody)], done.out
     assert run(capsys, "delete", "purge", "--certificate", "c.json", *store).result["counts"]["purged"] == 1
-    demand_all_read(desk.broker.read_topics())
+    require_all_read(desk.broker.read_topics())
 
 
 def list_commands() -> list[str]:
@@ -288,8 +288,8 @@ def test_all_that_a_broker_had_comes_back_by_the_page(desk: Desk, capsys: pytest
     schemas = {path: raw for path, raw in schemas.items() if path.rpartition("/")[2] not in grown}
     assert schemas
     assert {path: now[path] for path in schemas} == schemas
-    demand_all_read(read, kept=2 * len(MESSAGES), versions=3)
-    demand_young_read(read)
+    require_all_read(read, kept=2 * len(MESSAGES), versions=3)
+    require_young_read(read)
     # Of what came after the moment, all that was adopted; what is missing is what the plan still lists.
     assert read["kept"] == [f"message {n}" for n in range(2 * len(MESSAGES))]
     assert read["later"] == MESSAGES[:PER_LEDGER]
@@ -347,8 +347,8 @@ def bring_back(
         cluster.start(bookie)
     with closing(pulsar.Broker(cluster.zookeeper, ROOT, desk.folder.parent / "jvm")) as broker:
         read = broker.read_topics()
-    demand_all_read(read, kept=2 * len(MESSAGES), versions=3)
-    demand_young_read(read)
+    require_all_read(read, kept=2 * len(MESSAGES), versions=3)
+    require_young_read(read)
     # All that a record of the later capture names is there: every message of then, in order, of old topics and of new.
     for topic, count in moments[number][1].items():
         assert read[topic] == [f"message {n}" for n in range(len(read[topic]))]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from reconcile.write.audit_journal import JOURNAL, Record, scan
+from reconcile.write.audit_journal import JOURNAL, JournalLine, scan
 from recovery.codecs.store import Layout, layout_bytes
 from tests.support.command import run
 from tests.support.inventories import write_inventory
@@ -88,7 +88,7 @@ def test_what_is_shown_is_what_is_written(
     announced = [
         dict(zip(names, (seq, op, key, expects), strict=True))
         for record in scan(Path(made.path) / "journal" / JOURNAL)
-        if isinstance(record, Record) and record.event == "intent"
+        if isinstance(record, JournalLine) and record.event == "intent"
         for seq, op, _, key, expects, *_ in record.fields["writes"]
     ]
     in_order = sorted(shown["first"], key=lambda row: row["seq"])

@@ -17,13 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import open_store
 from reconcile.errors import GuardRefusedError, PartlyAppliedError
-from reconcile.write.apply import Options, apply
+from reconcile.write.apply import ApplyOptions, apply
 from reconcile.write.audit_journal import JOURNAL
-from reconcile.write.guards import demand_stopped
+from reconcile.write.guards import require_stopped
 from recovery.capture.live import capture
 from recovery.codecs import ledger_record, store
 from recovery.codecs.store import Layout
@@ -32,6 +31,7 @@ from recovery.model.ids import LedgerId
 from tests.support.cases import case_dir, truth
 from tests.support.command import run
 from tests.support.etcd_server import EtcdServer
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import action, clock, lines_after, plan_of
 
@@ -178,7 +178,7 @@ def test_a_store_that_is_full_says_so_and_is_gone_on_with(tmp_path: Path) -> Non
                 opened.store,
                 opened.root,
                 tmp_path / "journal",
-                Options("hash", resume=resume, batch_rows=20),
+                ApplyOptions("hash", resume=resume, batch_rows=20),
                 now=clock(),
             )
 
@@ -242,7 +242,9 @@ def test_ledgers_of_all_scopes_are_the_same_in_both_stores(uri: str, tmp_path: P
     for n, id_ in enumerate(ids):
         tree.write([Write("/ledgers" + store.ledger_key(Layout.LONGLONGHIERARCHICAL, id_), raws[n % len(raws)])])
     with open_store(uri, writable=True) as opened:
-        apply(lambda: [plan_of(rows)], opened.store, opened.root, tmp_path / "journal", Options("hash"), now=clock())
+        apply(
+            lambda: [plan_of(rows)], opened.store, opened.root, tmp_path / "journal", ApplyOptions("hash"), now=clock()
+        )
         ours = captured(opened.store, opened.root, Layout.ETCD, tmp_path / "etcd")
     theirs = captured(tree, "/ledgers", Layout.LONGLONGHIERARCHICAL, tmp_path / "tree")
     assert ours.num_rows == len(ids)
@@ -293,6 +295,6 @@ def test_a_bookie_that_answers_is_not_stopped() -> None:
             threading.Thread(target=serve, args=(one, reply), daemon=True).start()
         running, *others = (f"127.0.0.1:{one.getsockname()[1]}" for one in (*listening, away))
         with pytest.raises(GuardRefusedError, match=running) as refused:
-            demand_stopped([running, *others, "a-name"])
+            require_stopped([running, *others, "a-name"])
         assert "1 bookie is" in str(refused.value)
-        demand_stopped(["a-name"])
+        require_stopped(["a-name"])

@@ -11,7 +11,7 @@ from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout
 from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, State
+from recovery.model.metadata import Digest, LedgerState
 from tests.recovery.collect.test_index_database import write_database
 from tests.simulation.bookie_dir_scoped import Held, Storage, make_scoped_bookie
 from tests.support.command import run
@@ -122,9 +122,9 @@ def test_ledgers_of_scopes_come_back(
             assert value is not None, ledger
             record = ledger_metadata.decode(value.value)
             if ledger in COLLIDING:
-                assert record.state is State.IN_RECOVERY
+                assert record.state is LedgerState.IN_RECOVERY
                 continue
-            assert (record.state, record.last_entry) == (State.CLOSED, LAST)
+            assert (record.state, record.last_entry) == (LedgerState.CLOSED, LAST)
             assert (record.length, record.digest) == (Held(ledger).length(LAST), KINDS[at % len(KINDS)][0])
             assert [list(s.members) for s in record.segments] == [[BOOKIES[n][0] for n in ensemble(ledger)]]
     told = run(capsys, "explain", "7:100", *inventories, "--plan", plan)

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from reconcile import clusters
-from reconcile.clusters import Source
+from reconcile.clusters import InstanceSource
 from recovery.codecs.cookie import Cookie, encode
 from recovery.errors import InputError
 from recovery.model import tables
@@ -44,16 +44,20 @@ def sources(instance: str | None) -> pa.Table:
 )
 def test_a_catalog_names_its_cluster(stored: str | None, cookies: list[str | None], named: str | None) -> None:
     """By INSTANCEID, else by cookies where all that name one agree."""
-    assert clusters.of_catalog("c", sources(stored), nodes(*cookies)) == Source("c", named)
+    assert clusters.of_catalog("c", sources(stored), nodes(*cookies)) == InstanceSource("c", named)
 
 
 def test_two_clusters_are_refused_with_both_ids_and_where_they_stand() -> None:
     """The first that names one decides; what names none is passed over, and listed."""
-    ours = [Source("bookie b1", None), Source("inventory b2", "a"), Source("snapshot zk://x", None)]
-    clusters.demand_one(ours)
+    ours = [
+        InstanceSource("bookie b1", None),
+        InstanceSource("inventory b2", "a"),
+        InstanceSource("snapshot zk://x", None),
+    ]
+    clusters.require_one(ours)
     assert clusters.nameless(ours) == ["bookie b1", "snapshot zk://x"]
     with pytest.raises(InputError) as refused:
-        clusters.demand_one([*ours, Source("snapshot zk://y", "b")])
+        clusters.require_one([*ours, InstanceSource("snapshot zk://y", "b")])
     for part in ("snapshot zk://y", "instance b", "inventory b2", "of a"):
         assert part in str(refused.value)
 
@@ -61,7 +65,7 @@ def test_two_clusters_are_refused_with_both_ids_and_where_they_stand() -> None:
 def test_bookies_of_one_cluster_are_one_source() -> None:
     """Those that name none are one of their own, the last."""
     rows = pa.table({"bookie": ["b1", "b2", "b3"], "instance_id": ["a", None, "a"]})
-    assert clusters.of_bookies(rows) == [Source("bookie b1 and 1 more", "a"), Source("bookie b2", None)]
+    assert clusters.of_bookies(rows) == [InstanceSource("bookie b1 and 1 more", "a"), InstanceSource("bookie b2", None)]
 
 
 def test_a_cookie_that_cannot_be_read_names_nothing() -> None:

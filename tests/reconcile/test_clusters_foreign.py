@@ -54,7 +54,7 @@ def list_looks(folder: Path, instance: str, *, without: tuple[int, ...] = ()) ->
     return [word for path in paths for word in ("--inventory", path)]
 
 
-def demand_refused(done: Done, mine: str = INSTANCE, other: str = OTHER) -> None:
+def require_refused(done: Done, mine: str = INSTANCE, other: str = OTHER) -> None:
     """Check that both ids are named, in one line."""
     assert done.code == 2, done.out + done.err
     said = str(done.result["verdict"])
@@ -80,12 +80,12 @@ def test_deletes_go_by_bookies_of_their_own_cluster(
     purge(capsys, uri, tmp_path, 3)
     lacking = list_looks(tmp_path / "lacking", OTHER, without=(3,))
     having = list_looks(tmp_path / "having", OTHER)
-    demand_refused(run(capsys, "delete", "confirm", "--metadata", uri, *lacking, "--json"))
-    demand_refused(run(capsys, "delete", "undo", 3, "--metadata", uri, *having, "--json"))
+    require_refused(run(capsys, "delete", "confirm", "--metadata", uri, *lacking, "--json"))
+    require_refused(run(capsys, "delete", "undo", 3, "--metadata", uri, *having, "--json"))
     assert run(capsys, "delete", "request", 4, "--metadata", uri).code == 0
     refs = write_references(tmp_path / "refs.jsonl", [])
     words = ("--due", *having, "--references", refs)
-    demand_refused(run(capsys, "delete", "verify", "--metadata", uri, *words, "--json"))
+    require_refused(run(capsys, "delete", "verify", "--metadata", uri, *words, "--json"))
     own = list_looks(tmp_path / "later", INSTANCE, without=(3,))
     assert run(capsys, "delete", "confirm", "--metadata", uri, *own, "--json").result["counts"]["confirmed"] == 1
 
@@ -109,7 +109,7 @@ def test_tombstones_of_another_cluster_delete_nothing(
     # Refused before anything is reconstructed.
     foreign = list_looks(tmp_path / "foreign", OTHER)
     words = ("--layout", "hierarchical", "--tombstones", uri, "--out", tmp_path / "plan", "--json")
-    demand_refused(run(capsys, "recover", *foreign, *words), mine=OTHER, other=INSTANCE)
+    require_refused(run(capsys, "recover", *foreign, *words), mine=OTHER, other=INSTANCE)
 
 
 def test_a_scrutiny_is_of_one_cluster(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,9 +120,9 @@ def test_a_scrutiny_is_of_one_cluster(uri: str, tmp_path: Path, capsys: pytest.C
         return run(capsys, "scrutinize", "--metadata", uri, "--out", tmp_path / name, *words, "--json")
 
     assert scrutinize("first", *own).code in (0, 3)
-    demand_refused(scrutinize("second", *foreign))
+    require_refused(scrutinize("second", *foreign))
     rename(uri, OTHER)
-    demand_refused(scrutinize("third", *foreign, "--since", tmp_path / "first"), mine=OTHER, other=INSTANCE)
+    require_refused(scrutinize("third", *foreign, "--since", tmp_path / "first"), mine=OTHER, other=INSTANCE)
     with open_store(uri, writable=True) as opened:
         for bookie in ("bk1:3181", "bk2:3181", "bk3:3181"):
             key = f"{opened.root}/cookies/{bookie}"
@@ -145,7 +145,7 @@ def test_a_scrutiny_goes_on_in_its_own_cluster_only(
         killed.setattr(job, "SecondLook", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert run(capsys, *words).code == 130
     rename(uri, OTHER)
-    demand_refused(run(capsys, *words), mine=OTHER, other=INSTANCE)
+    require_refused(run(capsys, *words), mine=OTHER, other=INSTANCE)
     catalog = open_dataset(tmp_path / "run" / "store", "catalog")
     assert catalog.read("sources")["instance_id"].to_pylist() == [OTHER]
 
@@ -153,7 +153,7 @@ def test_a_scrutiny_goes_on_in_its_own_cluster_only(
 def test_an_impact_is_of_one_cluster(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A capture that is kept of a store which is another cluster's by now is made again; inventories are compared."""
     words = ("check-impact", "--metadata", uri, "--bookies", "bk1:3181", "--catalog", tmp_path / "kept", "--json")
-    demand_refused(run(capsys, *words, *list_looks(tmp_path / "foreign", OTHER)))
+    require_refused(run(capsys, *words, *list_looks(tmp_path / "foreign", OTHER)))
     assert run(capsys, *words, *list_looks(tmp_path / "own", INSTANCE)).code in (0, 3, 4)
     soon = impact_question.make_context(lambda: datetime.now(UTC) + timedelta(seconds=5))
     assert not provide_catalog(uri, tmp_path / "kept", timedelta(minutes=10), soon).is_fresh

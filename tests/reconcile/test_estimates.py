@@ -5,7 +5,7 @@ import json
 import pytest
 
 from reconcile.cli.output import Output
-from reconcile.estimates import RATES, Step, estimate_s, in_words
+from reconcile.estimates import RATES, EstimatedStep, estimate_s, in_words
 from tests.support.command import ROOT
 
 
@@ -21,19 +21,23 @@ def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> Non
 def test_the_figures_are_those_of_the_runbook() -> None:
     """Anybody who measures anew mends both."""
     page = (ROOT / "docs/operations/runbook.md").read_text(encoding="utf-8")
-    assert f"{RATES[Step.LIST].each_s * 1e3:g} ms a ledger" in page
-    assert f"{RATES[Step.COLLECT].each_s * 1e3:g} ms a ledger" in page
-    assert f"{RATES[Step.RECOVER].each_s * 1e6:g} µs a copy" in page
-    assert f"{RATES[Step.APPLY].each_s * 1e3:g} ms a write" in page
-    assert set(RATES) == set(Step)
+    assert f"{RATES[EstimatedStep.LIST].each_s * 1e3:g} ms a ledger" in page
+    assert f"{RATES[EstimatedStep.COLLECT].each_s * 1e3:g} ms a ledger" in page
+    assert f"{RATES[EstimatedStep.RECOVER].each_s * 1e6:g} µs a copy" in page
+    assert f"{RATES[EstimatedStep.APPLY].each_s * 1e3:g} ms a write" in page
+    assert set(RATES) == set(EstimatedStep)
 
 
 def test_a_million_writes_are_an_estimate_of_a_quarter_of_an_hour(capsys: pytest.CaptureFixture[str]) -> None:
     """Programs get it as an event; anybody who wanted no progress, or reads a pipe, nothing."""
-    Output(as_json=True, progress="json").expect(Step.APPLY, 1_000_000)
+    Output(as_json=True, progress="json").expect(EstimatedStep.APPLY, 1_000_000)
     event = json.loads(capsys.readouterr().err)
-    assert event == {"event": "estimate", "stage": "apply", "seconds": round(estimate_s(Step.APPLY, 1_000_000))}
+    assert event == {
+        "event": "estimate",
+        "stage": "apply",
+        "seconds": round(estimate_s(EstimatedStep.APPLY, 1_000_000)),
+    }
     assert in_words(event["seconds"]) == "about 13 minutes"
     for silent in (Output(as_json=True, progress="none"), Output(as_json=False, progress="auto")):
-        silent.expect(Step.APPLY, 1_000_000)
+        silent.expect(EstimatedStep.APPLY, 1_000_000)
         assert capsys.readouterr().err == ""

@@ -5,7 +5,6 @@ import struct
 import pyarrow as pa
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import OpenStore
 from reconcile.references import References, of_store
@@ -13,6 +12,7 @@ from recovery.codecs._pb.managed_ledger_pb2 import ManagedCursorInfo, ManagedLed
 from recovery.errors import InputError
 from recovery.infer.references import SCHEMA
 from tests.recovery.codecs.test_managed_ledger_golden import records
+from tests.support.memory_store import MemoryStore
 from tests.support.scannable_store import ScannableMemory
 
 TOPIC = "/managed-ledgers/public/default/persistent/t"

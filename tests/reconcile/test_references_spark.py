@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import ScannableStore
 from backends.registry import OpenStore
 from reconcile.jobs.make_plan.plan import make_plan
@@ -33,6 +32,7 @@ from recovery.spark import session
 from tests.recovery.codecs.test_managed_ledger_golden import truth
 from tests.support.cases import pulsar_dir
 from tests.support.findings import found, said
+from tests.support.memory_store import MemoryStore
 from tests.support.scannable_store import ScannableMemory
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def test_what_topics_let_go_of_stays_deleted_unless_somebody_chooses_it(recovere
     edited = open_dataset(tmp_path / "chosen", "plan")
     assert plan_reader.overview(edited, shown=0).problems == ()
     target = MemoryStore()
-    options = engine.Options(plan_hash=edited.manifest["hash"])
+    options = engine.ApplyOptions(plan_hash=edited.manifest["hash"])
     engine.apply(lambda: edited.batches("actions"), target, ROOT, tmp_path / "journal", options, now=now)
     held = target.get(ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, chosen)))
     assert held is not None

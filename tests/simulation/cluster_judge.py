@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from recovery.codecs import ledger_metadata
 from recovery.infer.search import Tail
-from recovery.model.metadata import LedgerMetadata, State
+from recovery.model.metadata import LedgerMetadata, LedgerState
 from tests.simulation.contradictions import Claim, contradictions
 from tests.simulation.evidence import Evidence
 from tests.simulation.inventories import Inventory
@@ -214,7 +214,7 @@ class ClusterJudge:
         if malformed := find_malformed(row):
             yield "rows", malformed
             return
-        if row["state"] != State.CLOSED or row["reading"] not in ("likeliest", "universal") or not row["reason"]:
+        if row["state"] != LedgerState.CLOSED or row["reading"] not in ("likeliest", "universal") or not row["reason"]:
             yield "guard", f"{row['state']}, reading {row['reading']}, reason {row['reason']}"
         if served and sorted(row["holders"]) != sorted(served):
             yield "hold", f"holders {[*map(short_name, row['holders'])]}"
@@ -270,7 +270,7 @@ class ClusterJudge:
             return
         if len(self._lives(ledger)) < 2 and row["reading"] != "universal":
             yield from self._shape(row, true)
-        if row["state"] == State.CLOSED:
+        if row["state"] == LedgerState.CLOSED:
             yield from self._cut(row, served, true)
         else:
             yield from self._open_again(row, served, true)
@@ -278,12 +278,16 @@ class ClusterJudge:
         yield from self._say_above(row, served)
         yield from self._grades(row, true)
         blended = len(self._lives(ledger)) > 1
-        if row["state"] == State.CLOSED and ledger in self.world.records and not blended:
+        if row["state"] == LedgerState.CLOSED and ledger in self.world.records and not blended:
             yield from self._alternatives(row, true)
         if self._is_untouched:
             yield from find_unequal(row, true)
             record = self.evidence.records.get(ledger)
-            if record is not None and record.state is State.CLOSED and row["raw"] != ledger_metadata.encode(record):
+            if (
+                record is not None
+                and record.state is LedgerState.CLOSED
+                and row["raw"] != ledger_metadata.encode(record)
+            ):
                 yield "clean", "not byte for byte as its record was"
 
     def _of_evidence(self, row: Row, true: Record) -> tuple[bool, list[str]]:
@@ -473,7 +477,7 @@ class ClusterJudge:
     def _alternatives(self, row: Row, true: Record) -> Iterator[tuple[str, str]]:
         """Check that what a reader would see in truth is claimed, or listed."""
         end = row["last_entry"]
-        if true.state is not State.CLOSED or true.last is None or true.length is None:
+        if true.state is not LedgerState.CLOSED or true.last is None or true.length is None:
             return
         served = self.inventory.served.get(row["ledger"], {}).values()
         if end < true.last and not (self.tail is Tail.ACKNOWLEDGED and any(true.last in copies for copies in served)):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from recovery.codecs.entry import master_key
-from recovery.model.metadata import LedgerMetadata, Segment, State
+from recovery.model.metadata import LedgerMetadata, LedgerState, Segment
 from tests.simulation.evidence import Reference
 
 Row = Mapping[str, Any]
@@ -52,7 +52,7 @@ class Claim:
     @classmethod
     def of_record(cls, record: LedgerMetadata) -> "Claim":
         """Return what a record says."""
-        is_closed = record.state is State.CLOSED
+        is_closed = record.state is LedgerState.CLOSED
         return cls(
             record.last_entry if is_closed else None,
             record.length if is_closed else None,

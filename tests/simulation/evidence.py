@@ -29,7 +29,7 @@ from recovery.codecs import ledger_metadata
 from recovery.infer.references import SCHEMA
 from recovery.model import tables
 from recovery.model.ids import buckets
-from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, LedgerState, Segment
 from tests.simulation.protocol import World
 
 _OTHER_PASSWORD: Final = b"of another ledger"
@@ -152,7 +152,7 @@ def _take_foreign(rng: Random, world: World, other: Draw) -> Evidence:
 
 
 def _take_references(rng: Random, world: World, other: Draw) -> Evidence:
-    closed = {ledger: record for ledger, record in world.records.items() if record.state is State.CLOSED}
+    closed = {ledger: record for ledger, record in world.records.items() if record.state is LedgerState.CLOSED}
     # An upper layer may have written down the end alone.
     ends = {n: Reference(r.last, r.length if rng.random() < 0.5 else None) for n, r in closed.items()}
     gone = {ledger: Reference(None, None, deleted=True) for ledger in world.deleted if ledger not in world.records}
@@ -221,7 +221,7 @@ def make(kind: str, history: str, seed: int, world: World, other: Draw) -> Evide
 
 def _list_readable(records: Mapping[int, LedgerMetadata]) -> Records:
     """Leave out what was in recovery, as `recover` does: a hold is."""
-    return {ledger: record for ledger, record in records.items() if record.state is not State.IN_RECOVERY}
+    return {ledger: record for ledger, record in records.items() if record.state is not LedgerState.IN_RECOVERY}
 
 
 # ------------------------------------------------------------------------------------------------ what is not true
@@ -229,7 +229,7 @@ def _list_readable(records: Mapping[int, LedgerMetadata]) -> Records:
 
 def _with_another_end(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:
     if record.last_entry is None or record.length is None:
-        return replace(record, state=State.CLOSED, last_entry=rng.randint(-1, 5), length=rng.randint(0, 1000))
+        return replace(record, state=LedgerState.CLOSED, last_entry=rng.randint(-1, 5), length=rng.randint(0, 1000))
     end = rng.choice((NO_ENTRY, record.last_entry - rng.randint(1, 20), record.last_entry + rng.randint(1, 70)))
     end = max(NO_ENTRY, end)
     segments = tuple(s for s in record.segments if s.first <= end + 1)

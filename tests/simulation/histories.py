@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from random import Random
 from typing import Final
 
-from recovery.model.metadata import Digest, State
+from recovery.model.metadata import Digest, LedgerState
 from tests.simulation.inventories import View
 from tests.simulation.profiles import Profile, Shape, Weights, profile_of
 from tests.simulation.protocol import World
@@ -290,7 +290,9 @@ def make(name: str, seed: int, ledgers: int, profile: Profile | None = None) -> 
 
 def _forget_records(rng: Random, world: World, profile: Profile) -> list[int]:
     """Lose records as a restore from too old a state does; return their ids, which are given out again."""
-    closed = [n for n, record in world.records.items() if record.state is State.CLOSED and n not in world.forgotten]
+    closed = [
+        n for n, record in world.records.items() if record.state is LedgerState.CLOSED and n not in world.forgotten
+    ]
     lost = [ledger for ledger in closed if rng.random() < profile.reused]
     for ledger in lost:
         world.forgotten[ledger] = world.records.pop(ledger)
@@ -349,11 +351,11 @@ def _upkeep(rng: Random, world: World, profile: Profile, written: Collection[int
             bookie.flush()
     if profile.reopened:
         for ledger, record in world.records.items():
-            if record.state is not State.CLOSED and ledger not in written and rng.random() < profile.reopened:
+            if record.state is not LedgerState.CLOSED and ledger not in written and rng.random() < profile.reopened:
                 world.recover(ledger, lambda names: rng.sample(names, len(names)), rng.choice, lag=rng.choice((0, 2)))
     if profile.repaired:
         _repair(rng, world, profile)
-    for ledger in [n for n, record in world.records.items() if record.state is State.CLOSED]:
+    for ledger in [n for n, record in world.records.items() if record.state is LedgerState.CLOSED]:
         if profile.deleted and rng.random() < profile.deleted:
             world.delete(ledger)
     for name, bookie in world.bookies.items():
@@ -368,7 +370,7 @@ def _repair(rng: Random, world: World, profile: Profile) -> None:
     down = {name for name, bookie in world.bookies.items() if not bookie.registered}
     empty = {name for name, bookie in world.bookies.items() if bookie.registered and bookie.incarnation > 1}
     for ledger, record in world.records.items():
-        if record.state is not State.CLOSED or (record.last or 0) < 0:
+        if record.state is not LedgerState.CLOSED or (record.last or 0) < 0:
             continue
         named = dict.fromkeys(name for _, members in record.segments for name in members)
         bad = [name for name in named if name in down or (name in empty and ledger not in world.bookies[name].shelves)]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.codecs.entry import encode_lac_record
-from recovery.collect.rows.copies import NO_LAC, Known, Source, make_copies
+from recovery.collect.rows.copies import NO_LAC, CopySource, Known, make_copies
 from recovery.collect.rows.entry_headers import DIGESTS
 from recovery.collect.rows.ledger_facts import make_stamp
 from recovery.collect.rows.source_copies import to_groups
@@ -122,9 +122,9 @@ class _BookieRows:
 
     def __init__(self, world: World, bookie: Bookie, *, complete: bool) -> None:
         self._world, self._bookie, self._complete = world, bookie, complete
-        self._entries: dict[Source, tuple[list[int], list[int]]] = {source: ([], []) for source in Source}
-        self._heads: dict[Source, list[tuple[int, ...]]] = {source: [] for source in Source}
-        self._rows: dict[Source, list[int]] = {source: [] for source in Source}
+        self._entries: dict[CopySource, tuple[list[int], list[int]]] = {source: ([], []) for source in CopySource}
+        self._heads: dict[CopySource, list[tuple[int, ...]]] = {source: [] for source in CopySource}
+        self._rows: dict[CopySource, list[int]] = {source: [] for source in CopySource}
         self._known: dict[int, tuple[bool, bool, int, int, bytes | None]] = {}
         self._keys: dict[bytes, int] = {}
         self.entries = 0
@@ -141,18 +141,18 @@ class _BookieRows:
         if self._bookie.clean:
             log, journal = {**log, **journal}, {}
         listed = bool(index) or (shelf.listed and not (logged and hidden)) or named
-        for source, copies_of in ((Source.INDEX, index), (Source.JOURNAL, journal), (Source.LOG, log)):
+        for source, copies_of in ((CopySource.INDEX, index), (CopySource.JOURNAL, journal), (CopySource.LOG, log)):
             ledgers, entries = self._entries[source]
             ledgers.extend([ledger] * len(copies_of))
             entries.extend(copies_of)
             if copies_of:
-                self._heads[source] += _yield_headers(ledger, copies_of, known, is_each=source is not Source.INDEX)
+                self._heads[source] += _yield_headers(ledger, copies_of, known, is_each=source is not CopySource.INDEX)
         if listed:
-            self._rows[Source.INDEX].append(ledger)
+            self._rows[CopySource.INDEX].append(ledger)
         if journal or (not listed and not log and shelf.said):
-            self._rows[Source.JOURNAL].append(ledger)
+            self._rows[CopySource.JOURNAL].append(ledger)
         if log:
-            self._rows[Source.LOG].append(ledger)
+            self._rows[CopySource.LOG].append(ledger)
         self.entries += len(index) + len(journal)
         explicit = shelf.explicit if shelf.explicit > NO_ENTRY - 1 else NO_LAC
         raw = encode_lac_record(ledger, explicit, record.digest, record.password) if explicit != NO_LAC else None
@@ -167,13 +167,13 @@ class _BookieRows:
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows."""
-        for source in Source:
+        for source in CopySource:
             ledgers = self._rows[source]
             if not ledgers:
                 continue
             key, entries = (np.array(column, np.int64) for column in self._entries[source])
             known = [self._known[ledger] for ledger in ledgers]
-            whole = [row[0] and source is not Source.LOG for row in known]
+            whole = [row[0] and source is not CopySource.LOG for row in known]
             facts = Known(
                 np.array(ledgers, np.int64),
                 np.array(whole, np.bool_),

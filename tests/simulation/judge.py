@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.infer.prior import Prior, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.infer.search import Tail
 from tests.simulation import evidence as others
 from tests.simulation import histories, inventories, nasty
@@ -83,7 +83,7 @@ def reconstruct_alone(
     """Reconstruct with what the cluster itself shows, and the passwords that an operator has."""
     shapes = count_shapes(inventory.copies, inventory.bookies)
     prior = Prior.build(shapes, quorums, unscanned=inventory.unscanned)
-    options = Options(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
+    options = InferOptions(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
     known = (evidence.catalog(), evidence.reference_table())
     return reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options, *known)
 
@@ -100,7 +100,7 @@ def reconstruct_rest(
     partly = pc.filter(inventory.bookies["bookie"], pc.invert(inventory.bookies["complete"])).to_pylist()
     lost = tuple(sorted({*inventory.unscanned, *partly, *inventory.damage["bookie"].to_pylist()}))
     prior = Prior.build(shapes, quorums, unscanned=inventory.unscanned)
-    options = Options(passwords=PASSWORDS, lost_bookies=lost, tail=tail)
+    options = InferOptions(passwords=PASSWORDS, lost_bookies=lost, tail=tail)
     known = (evidence.catalog(), evidence.reference_table())
     return reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options, *known)
 

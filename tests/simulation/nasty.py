@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 from tests.simulation.histories import PASSWORD
 from tests.simulation.inventories import View
 from tests.simulation.profiles import Shape
@@ -146,7 +146,7 @@ def _repair(stage: Stage, bad: str) -> None:
     """Re-replicate what a bookie should have."""
     for ledger, record in stage.world.records.items():
         if (
-            record.state is State.CLOSED
+            record.state is LedgerState.CLOSED
             and (record.last or 0) >= 0
             and any(bad in members for _, members in record.segments)
         ):
@@ -211,7 +211,7 @@ def _play_wiped(stage: Stage) -> View:
         stage.end(writer)
     if rng.random() < 0.5:
         for ledger, record in world.records.items():
-            if record.state is State.CLOSED and (record.last or 0) >= 0 and rng.random() < 0.5:
+            if record.state is LedgerState.CLOSED and (record.last or 0) >= 0 and rng.random() < 0.5:
                 world.repair(ledger, name, rng.choice) if any(
                     name in members for _, members in record.segments
                 ) else None

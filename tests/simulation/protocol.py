@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from recovery.codecs.entry import master_key
-from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, LedgerState, Segment
 from tests.simulation.simulated_bookie import Bookie, Copy
 
 BATCH: Final = 10
@@ -50,7 +50,7 @@ class Record:
     password: bytes
     segments: list[tuple[int, list[str]]]
     life: int = 0
-    state: State = State.OPEN
+    state: LedgerState = LedgerState.OPEN
     last: int | None = None
     length: int | None = None
     acked: int = NO_ENTRY
@@ -73,7 +73,7 @@ class Record:
 
     def metadata(self) -> LedgerMetadata:
         """Return the record as a value."""
-        closed = self.state is State.CLOSED
+        closed = self.state is LedgerState.CLOSED
         return LedgerMetadata(
             3,
             self.ensemble,
@@ -157,7 +157,9 @@ class World:
         for ledger in list(bookie.shelves):
             record = self.records.get(ledger)
             if record is None or (
-                surplus and record.state is State.CLOSED and not any(name in members for _, members in record.segments)
+                surplus
+                and record.state is LedgerState.CLOSED
+                and not any(name in members for _, members in record.segments)
             ):
                 bookie.delete(ledger)
 
@@ -171,7 +173,7 @@ class World:
             lag: how far the LAC in what it writes is behind.
         """
         record = self.records[ledger]
-        record.state = State.IN_RECOVERY
+        record.state = LedgerState.IN_RECOVERY
         size, write, ack = record.ensemble, record.write, record.ack
         start, members = record.segments[-1]
         answers = {name: self.bookies[name].fence(ledger, record.key) for name in members}
@@ -210,7 +212,7 @@ class World:
                 pending[entry - 1] = list(current)
         for first, ensemble in sorted(pending.items()):
             record.replace(first, ensemble)
-        record.last, record.state = entry - 1, State.CLOSED
+        record.last, record.state = entry - 1, LedgerState.CLOSED
         record.length = length
         return True
 
@@ -236,7 +238,7 @@ class World:
         A ledger that is not closed, and has the bookie in its last ensemble, has to be recovered first.
         """
         record, lac = self.records[ledger], self._read_lac(ledger, order)
-        if lac is None or (record.state is not State.CLOSED and bad in record.segments[-1][1]):
+        if lac is None or (record.state is not LedgerState.CLOSED and bad in record.segments[-1][1]):
             return False
         done = True
         for number, (_, members) in enumerate(record.segments):
@@ -276,7 +278,7 @@ class World:
     def misses_members(self, ledger: int) -> bool:
         """Whether a ledger that is not closed has a bookie in its last ensemble that is gone."""
         record = self.records[ledger]
-        return record.state is not State.CLOSED and not all(
+        return record.state is not LedgerState.CLOSED and not all(
             self.bookies[name].registered for name in record.segments[-1][1]
         )
 
@@ -286,7 +288,7 @@ class World:
         The last ensemble is asked, until no ack quorum can be without an answer.
         """
         record = self.records[ledger]
-        if record.state is State.CLOSED:
+        if record.state is LedgerState.CLOSED:
             return record.last
         members, size, lac = record.segments[-1][1], record.ensemble, NO_ENTRY
         answered: set[str] = set()
@@ -334,7 +336,7 @@ class World:
         record = self.records[ledger]
         first, members = record.segments[number]
         start, last = record.segments[-1]
-        if record.state is not State.CLOSED and (members == last or lac < start - 1):
+        if record.state is not LedgerState.CLOSED and (members == last or lac < start - 1):
             return None
         behind = self._find_end(record, number, lac)
         targets: dict[int, str] = {}
@@ -371,7 +373,7 @@ class World:
                     shelf = bookie.shelves.get(ledger) if bookie.up else None
                     copy = shelf.get(entry) if shelf is not None else None
                     if shelf is not None and copy is not None:
-                        if record.state is not State.CLOSED:
+                        if record.state is not LedgerState.CLOSED:
                             if name not in known:
                                 known[name] = shelf.find_lac()
                             lac = max(lac, known[name])
@@ -525,7 +527,7 @@ class Writer:
         if not broken:
             return True
         record = self.record
-        if record.state is not State.OPEN or self.world.records.get(self.ledger) is not record:
+        if record.state is not LedgerState.OPEN or self.world.records.get(self.ledger) is not record:
             self._open = False
             return False
         if record.deferred:
@@ -561,9 +563,9 @@ class Writer:
         """Close the ledger where its LAC is; what is under way is not waited for."""
         self._open = False
         record = self.record
-        if record.state is not State.OPEN or self.world.records.get(self.ledger) is not record:
+        if record.state is not LedgerState.OPEN or self.world.records.get(self.ledger) is not record:
             return
-        record.state = State.CLOSED
+        record.state = LedgerState.CLOSED
         record.last = self._forced if record.deferred else self.lac
         record.length = self._total.get(self.lac, 0)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 from tests.simulation.histories import PASSWORD
 from tests.simulation.protocol import Record
 from tests.simulation.tally import JUDGED
@@ -48,7 +48,7 @@ class WriteSets:
 
 def must_keep(true: Record) -> int:
     """Return the last entry that no reconstruction may leave out."""
-    return true.last if true.state is State.CLOSED and true.last is not None else true.acked
+    return true.last if true.state is LedgerState.CLOSED and true.last is not None else true.acked
 
 
 def find_malformed(row: Row) -> str:
@@ -56,7 +56,7 @@ def find_malformed(row: Row) -> str:
     size, write, ack, end = row["ensemble_size"], row["write_quorum"], row["ack_quorum"], row["last_entry"]
     if not 1 <= ack <= write <= size:
         return f"quorums {size}/{write}/{ack}"
-    if row["state"] == State.CLOSED and (end is None or row["length"] is None):
+    if row["state"] == LedgerState.CLOSED and (end is None or row["length"] is None):
         return "closed without an end or a length"
     firsts = [segment["first"] for segment in row["segments"]]
     if not firsts or firsts[0] != 0 or any(first >= behind for first, behind in pairwise(firsts)):
@@ -72,7 +72,7 @@ def find_malformed(row: Row) -> str:
 
 def is_right(name: str, row: Row, true: Record) -> bool:
     """Whether a field of a row is as it truly was."""
-    closed = true.state is State.CLOSED
+    closed = true.state is LedgerState.CLOSED
     end = row["last_entry"]
     match name:
         case "ensemble_size":
@@ -155,6 +155,8 @@ def is_within(value: str, wanted: int) -> bool:
 def find_unequal(row: Row, true: Record) -> Iterator[tuple[str, str]]:
     """Yield the fields of a row that are not as they were."""
     names = ("ensemble_size", "write_quorum", "state", "last_entry", "length", "digest", "segments")
-    wrong = [name for name in names if (name != "state" or row[name] == State.CLOSED) and not is_right(name, row, true)]
+    wrong = [
+        name for name in names if (name != "state" or row[name] == LedgerState.CLOSED) and not is_right(name, row, true)
+    ]
     if wrong:
         yield "clean", f"not as it was: {', '.join(wrong)}"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 from tests.simulation import histories, inventories, judge
 from tests.simulation.profiles import CLASSES
 from tests.simulation.protocol import BATCH, Record, World, Writer
@@ -77,7 +77,7 @@ def test_a_closed_ledger_ends_where_its_writer_was_told(
         assert writer.lac == many - 1
     writer.close()
     record = world.records[1]
-    assert (record.state, record.last) == (State.CLOSED, writer.lac)
+    assert (record.state, record.last) == (LedgerState.CLOSED, writer.lac)
     assert record.length == sum(record.sizes[e] for e in range(writer.lac + 1))
 
 
@@ -89,7 +89,7 @@ def test_a_recovery_loses_nothing_acknowledged(seed: int, shape: tuple[int, int,
     rng = Random(seed)
     assert world.recover(1, lambda names: rng.sample(names, len(names)), rng.choice)
     record = world.records[1]
-    assert record.state is State.CLOSED
+    assert record.state is LedgerState.CLOSED
     assert record.last is not None
     assert record.last >= writer.lac
     check_acknowledged(world, record, record.last)

@@ -10,8 +10,8 @@ from reconcile.cli.options import make_context
 from reconcile.cli.output import Output
 from reconcile.jobs.capture import CaptureRequest, capture
 from recovery.archive.bookies import DiskSource
-from recovery.archive.choice import Choice
-from recovery.archive.copies import Copy, judge
+from recovery.archive.choice import ArchiveChoice
+from recovery.archive.copies import CopyState, judge
 from recovery.archive.objects import ARCHIVE_FILE, list_indexes
 from recovery.archive.reader import About, ArchivedLedger, make_ledger, read_index, read_records
 from recovery.archive.task import CopyTask
@@ -48,7 +48,7 @@ def make_task(
     with write_whole(place / ARCHIVE_FILE, secret=True) as file:
         file.sink.write(About("", "/ledgers").encode())
     known = tuple(list_indexes(place))
-    return CopyTask(catalog, str(place), run, known, Choice(AT_MS), DiskSource(disks, {}))
+    return CopyTask(catalog, str(place), run, known, ArchiveChoice(AT_MS), DiskSource(disks, {}))
 
 
 def choose(task: CopyTask, **changes: Any) -> CopyTask:
@@ -70,7 +70,7 @@ def read_payloads(place: DatasetPlace, ledger: ArchivedLedger) -> list[list[obje
     for number, records in read_records(place, ledger):
         assert number == len(found)
         for at, raw in enumerate(records, number):
-            assert judge(raw, ledger.id, record.digest, record.password or b"", at) is Copy.GOOD
+            assert judge(raw, ledger.id, record.digest, record.password or b"", at) is CopyState.GOOD
             payload = payload_of(raw, record.digest)
             found.append([len(payload), hashlib.sha256(payload).hexdigest()])
     return found

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from backends.memory import WORLD
 from backends.protocols import KEYS, Write
 from backends.zkfiles.feed import ZooKeeperLogFeed
 from backends.zkfiles.store import At, ZooKeeperFiles
@@ -25,6 +24,7 @@ from recovery.dataset import DatasetWriter
 from recovery.model.ids import LedgerId
 from recovery.model.tables import BACKUP_CHANGES
 from recovery.place import DatasetPlace
+from tests.support.memory_store import WORLD
 from tests.support.scannable_store import ScannableMemory
 
 ROOT = "/ledgers"

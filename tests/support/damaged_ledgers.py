@@ -12,9 +12,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from reconcile.check.scrutiny.judge import Demands, Judgement, judge_range
-from reconcile.check.scrutiny.replication import Replication
-from reconcile.findings.table import Run
+from reconcile.check.scrutiny.judge import Demands, LookJudgement, judge_range
+from reconcile.check.scrutiny.replication import StoredReplication
+from reconcile.findings.table import FindingRun
 from reconcile.rules.segments.copy_findings import see_bookies
 from reconcile.rules.segments.placement import PlacementSettings
 from recovery.codecs.store_kind import ZOOKEEPER
@@ -129,7 +129,7 @@ def write_store(folder: Path, damaged: Damaged) -> Dataset:
     return write_catalog(folder, damaged.bookies, damaged.ledgers, created=created)
 
 
-def judge(damaged: Damaged, store: Dataset, lists: Sequence[Dataset]) -> Judgement:
+def judge(damaged: Damaged, store: Dataset, lists: Sequence[Dataset]) -> LookJudgement:
     """Look at all ledgers as a scrutiny does."""
     bookies, damage, copies = (
         pa.concat_tables([tables.INVENTORY[name].empty_table(), *(made.read(name) for made in lists)])
@@ -139,14 +139,14 @@ def judge(damaged: Damaged, store: Dataset, lists: Sequence[Dataset]) -> Judgeme
         store.read("ledgers"),
         copies,
         see_bookies(bookies, damage, {}),
-        Replication.from_nodes(store.read("nodes"), ZOOKEEPER),
+        StoredReplication.from_nodes(store.read("nodes"), ZOOKEEPER),
         Demands(timedelta(days=1).total_seconds(), None, PlacementSettings()),
-        Run("scrutiny", AT),
+        FindingRun("scrutiny", AT),
         everywhere=len(lists) == len(damaged.bookies),
     )
 
 
-def write_run(folder: Path, damaged: Damaged, asked: Iterable[str], wiped: pa.Table | None = None) -> Judgement:
+def write_run(folder: Path, damaged: Damaged, asked: Iterable[str], wiped: pa.Table | None = None) -> LookJudgement:
     """Write the run of a scrutiny that asked some bookies; return what it judged."""
     with DatasetWriter(folder, "scrutiny", binding={}, secret=True) as writer:
         store = write_store(folder / "store", damaged)

@@ -19,16 +19,16 @@ from backends.protocols import MetadataStore, Write
 from reconcile.deletes.certificate import Certificate, CertifiedLedger, make_certificate
 from reconcile.deletes.cluster import Cluster
 from reconcile.deletes.own_root import OwnRoot, make_own_root, open_log, open_own_root
-from reconcile.deletes.packed import ChangeLog, Decision
+from reconcile.deletes.packed import ChangeLog, PackedDecision
 from reconcile.deletes.purge import PurgeRequest, Quarantine, end_quarantines, purge_ledgers, undo_deletes
 from reconcile.deletes.tombstones import (
     DAY_MS,
+    DeleteState,
+    DeleteVerdict,
     Holder,
     Sighting,
-    State,
     StoredRecord,
     Tombstone,
-    Verdict,
     Verification,
     decommission,
     is_expired,
@@ -122,11 +122,11 @@ class World:
         with self.open() as (own, log):
             records = {ledger: self.read(ledger) for ledger in chosen}
 
-            def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+            def decide(ledger: LedgerId, tombstone: Tombstone | None) -> PackedDecision[Tombstone] | None:
                 record = records[ledger]
                 if tombstone is not None or record is None:
                     return None
-                return Decision(request_delete(ledger, record, BOOKIES, self.now_ms, "op", soak_ms=SOAK_MS))
+                return PackedDecision(request_delete(ledger, record, BOOKIES, self.now_ms, "op", soak_ms=SOAK_MS))
 
             own.tombstones.change(chosen, decide, log, rows=2)
 
@@ -138,7 +138,7 @@ class World:
                 ledger: take_verification(tombstone, self.look(ledger), self.now_ms, "op")
                 for ledger, tombstone in known.items()
             }
-            ready = [one for one in changed.values() if one.state is State.PURGEABLE]
+            ready = [one for one in changed.values() if one.state is DeleteState.PURGEABLE]
             issued = None
             for one in ready:
                 truth = self.looked[one.ledger]
@@ -156,8 +156,8 @@ class World:
                 for one in ready:
                     changed[one.ledger] = name_certificate(one, certificate.hash)
 
-            def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
-                return Decision(changed[ledger]) if tombstone == known[ledger] else None
+            def decide(ledger: LedgerId, tombstone: Tombstone | None) -> PackedDecision[Tombstone] | None:
+                return PackedDecision(changed[ledger]) if tombstone == known[ledger] else None
 
             if issued is not None:
                 self.issued.append(issued)
@@ -205,7 +205,7 @@ class World:
 
     def list_quarantined(self, own: OwnRoot) -> list[Tombstone]:
         """Return the tombstones of what is in quarantine."""
-        return [one for node in own.tombstones.read_all() for one in node if one.state is State.QUARANTINED]
+        return [one for node in own.tombstones.read_all() for one in node if one.state is DeleteState.QUARANTINED]
 
     def undo(self) -> None:
         """Take one delete back; before the purge that is exact."""
@@ -234,11 +234,11 @@ class World:
         with self.open() as (own, log):
             known = [one.ledger for node in own.tombstones.read_all() for one in node]
 
-            def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+            def decide(ledger: LedgerId, tombstone: Tombstone | None) -> PackedDecision[Tombstone] | None:
                 if tombstone is None:
                     return None
                 changed = take_sightings(tombstone, self.see(ledger), self.now_ms, "op")
-                return None if changed == tombstone else Decision(changed)
+                return None if changed == tombstone else PackedDecision(changed)
 
             own.tombstones.change(known, decide, log, rows=2)
 
@@ -247,8 +247,8 @@ class World:
         with self.open() as (own, log):
             known = [one.ledger for node in own.tombstones.read_all() for one in node]
 
-            def decide(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
-                return Decision(None) if tombstone and is_expired(tombstone, self.now_ms) else None
+            def decide(_ledger: LedgerId, tombstone: Tombstone | None) -> PackedDecision[Tombstone] | None:
+                return PackedDecision(None) if tombstone and is_expired(tombstone, self.now_ms) else None
 
             own.tombstones.change(known, decide, log, rows=2)
 
@@ -265,9 +265,9 @@ class World:
         with self.open() as (own, log):
             known = [one.ledger for node in own.tombstones.read_all() for one in node]
 
-            def decide(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+            def decide(_ledger: LedgerId, tombstone: Tombstone | None) -> PackedDecision[Tombstone] | None:
                 changed = None if tombstone is None else decommission(tombstone, bookie, self.now_ms, "op")
-                return None if changed is None or changed == tombstone else Decision(changed)
+                return None if changed is None or changed == tombstone else PackedDecision(changed)
 
             own.tombstones.change(known, decide, log, rows=2)
 
@@ -360,18 +360,18 @@ class World:
         all_there = {one.bookie for one in running if ledger in one.holds} == set(BOOKIES)
         marked = self.store.get(self.root + mark_key(ledger)) is not None
         if record is None or ledger in self.referenced or marked:
-            verdict = Verdict.UNSAFE
+            verdict = DeleteVerdict.UNSAFE
         else:
-            verdict = Verdict.SAFE if all_there else Verdict.UNDECIDED
+            verdict = DeleteVerdict.SAFE if all_there else DeleteVerdict.UNDECIDED
         truth = self.looked[ledger] = replace(self.truths.get(ledger, Truth()))
-        if verdict is Verdict.SAFE and record is not None:
+        if verdict is DeleteVerdict.SAFE and record is not None:
             is_same = record.version == truth.version
             truth.first_safe_ms = truth.first_safe_ms if is_same and truth.safe_in_row else self.now_ms
             truth.safe_in_row = truth.safe_in_row + 1 if is_same else 1
             truth.version = record.version
         else:
             truth.safe_in_row, truth.first_safe_ms = 0, None
-        reasons = () if verdict is Verdict.SAFE else ("no",)
+        reasons = () if verdict is DeleteVerdict.SAFE else ("no",)
         return Verification(verdict, reasons, record, BOOKIES, holders, self.now_ms)
 
     def name_owners(self, ledgers: Sequence[LedgerId]) -> dict[LedgerId, str]:
@@ -421,7 +421,7 @@ class World:
                 self.purged.discard(ledger)
         own = open_own_root(self.store, self.root)
         known = {} if own is None else {one.ledger: one for node in own.tombstones.read_all() for one in node}
-        quarantined = {ledger for ledger, one in known.items() if one.state is State.QUARANTINED}
+        quarantined = {ledger for ledger, one in known.items() if one.state is DeleteState.QUARANTINED}
         assert quarantined <= self.held.keys()
         assert len(quarantined) <= self.quarantine_most
         for ledger in self.held.keys() - quarantined:
@@ -431,7 +431,7 @@ class World:
             del self.held[ledger]
         for ledger in set(self.purged):
             if ledger in known:
-                assert known[ledger].state in (State.PURGED, State.CONFIRMED)
+                assert known[ledger].state in (DeleteState.PURGED, DeleteState.CONFIRMED)
                 continue
             assert action == "expire", f"{action} lost the tombstone of {ledger}"
             holding = [one for one in self.lives if ledger in one.holds and not one.is_gone]

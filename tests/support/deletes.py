@@ -16,7 +16,7 @@ from recovery.codecs.store import COOKIES, Layout, layout_bytes, ledger_key, pla
 from recovery.dataset import DatasetWriter
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.inventories import fill_row
 
 BOOKIES: Final = ("bk1:3181", "bk2:3181", "bk3:3181")
@@ -31,7 +31,7 @@ class Ledger:
     id: LedgerId
     last: int = 9
     quorums: tuple[int, int, int] = (3, 3, 2)
-    state: State = State.CLOSED
+    state: LedgerState = LedgerState.CLOSED
     members: tuple[str, ...] = BOOKIES
     ctime: int | None = CREATED_MS
     custom: tuple[tuple[str, bytes], ...] = ()
@@ -39,7 +39,7 @@ class Ledger:
     @property
     def raw(self) -> bytes:
         """Its record."""
-        closed = self.state is State.CLOSED
+        closed = self.state is LedgerState.CLOSED
         size, write, ack = self.quorums
         return encode(
             LedgerMetadata(

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol, Self, TypeVar
 
 from backends.errors import BackendError, OutcomeUnknownError, UnavailableError, VersionConflictError
-from backends.memory import MemoryStore
 from backends.protocols import Acl, MetadataStore, Versioned, Write
+from tests.support.memory_store import MemoryStore
 
 T = TypeVar("T")
 
@@ -307,12 +307,12 @@ class MemoryLine:
     def uri(self) -> str:
         return self._store.uri
 
-    def _demand_up(self) -> None:
+    def _require_up(self) -> None:
         if self._is_down:
             raise UnavailableError(self.uri, "it is away")
 
     def _change(self, marked: bytes, change: Callable[[], T]) -> T:
-        self._demand_up()
+        self._require_up()
         order = self._order
         if order is None or order.marker not in marked:
             return change()
@@ -324,15 +324,15 @@ class MemoryLine:
         raise OutcomeUnknownError(self.uri, "the line was cut")
 
     def get(self, key: str) -> Versioned | None:
-        self._demand_up()
+        self._require_up()
         return self._store.get(key)
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
-        self._demand_up()
+        self._require_up()
         return self._store.get_many(keys)
 
     def children(self, key: str) -> list[str] | None:
-        self._demand_up()
+        self._require_up()
         return self._store.children(key)
 
     def write(self, changes: Sequence[Write]) -> list[int]:
@@ -340,19 +340,19 @@ class MemoryLine:
         return self._change(marked, lambda: self._store.write(changes))
 
     def raise_counter(self, key: str, beyond: int) -> int:
-        self._demand_up()
+        self._require_up()
         return self._store.raise_counter(key, beyond)
 
     def get_acl(self, key: str) -> Acl | None:
-        self._demand_up()
+        self._require_up()
         return self._store.get_acl(key)
 
     def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Acl | None]]:
-        self._demand_up()
+        self._require_up()
         return self._store.get_acls(keys)
 
     def latest_txn(self) -> int:
-        self._demand_up()
+        self._require_up()
         return self._store.latest_txn()
 
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from backends.protocols import Write
 from backends.zookeeper.store import ZooKeeperStore
-from reconcile.write.apply import Options, apply
+from reconcile.write.apply import ApplyOptions, apply
 from reconcile.write.apply_results import Applied
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import LAYOUT, LOCKS, REPLICATION_DISABLED, Layout, layout_bytes
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support import pulsar
 from tests.support.acid import COLLECTING
 from tests.support.auto_recovery import IMPATIENT, auto_recovery
@@ -196,7 +196,7 @@ class GuardedCluster:
             if held is not None:
                 row.update(op="replace", expects=held.version, before=held.value)
         planned = pa.Table.from_pylist(rows, schema=table.schema)
-        options = Options(plan.manifest["hash"], accept_unfrozen=replaces)
+        options = ApplyOptions(plan.manifest["hash"], accept_unfrozen=replaces)
         return apply(lambda: [planned], self.store, ROOT, self.work / f"{name}-journal", options, now=clock())
 
     def kept(self) -> dict[Place, Kept]:
@@ -238,7 +238,7 @@ class GuardedCluster:
             ensemble_size=1,
             write_quorum=1,
             ack_quorum=1,
-            state=State.CLOSED,
+            state=LedgerState.CLOSED,
             last_entry=-1,
             length=0,
             segments=(Segment(0, (self.bookies[SPARE].id,)),),

@@ -13,7 +13,7 @@ from recovery.codecs.store import COOKIES
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, sort_by_key
 from recovery.model import tables
 from recovery.model.ids import buckets
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.impact_judge import Ledger
 
 AT: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -71,7 +71,7 @@ def encode_record(ledger: Ledger) -> bytes:
     """Return a ledger's record as a store has it."""
     segments = tuple(Segment(first, members) for first, members in ledger.segments)
     length = None if ledger.last is None else ledger.last + 1
-    state = State(ledger.state)
+    state = LedgerState(ledger.state)
     return encode(LedgerMetadata(3, *ledger.quorum, state, ledger.last, length, segments, Digest.CRC32C, b"pw"))
 
 

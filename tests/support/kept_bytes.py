@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from backends.rocks import open_read_only
-from recovery.codecs.ledger_db import LedgerRow, decode_ledgers_row, decode_locations
+from recovery.codecs.ledger_db import BookieLedgerRow, decode_ledgers_row, decode_locations
 from tests.support.cluster import Bookie
 
 _HEADER: Final = 1024
@@ -74,7 +74,7 @@ def _indexed(folders: Sequence[Path]) -> Iterator[tuple[int, int]]:
             with open_read_only(folder / "ledgers") as ledgers:
                 for keys, values in ledgers.items():
                     decoded = [decode_ledgers_row(key, value) for key, value in zip(keys, values, strict=True)]
-                    known |= {row.ledger for row in decoded if isinstance(row, LedgerRow)}
+                    known |= {row.ledger for row in decoded if isinstance(row, BookieLedgerRow)}
         if (folder / "locations").is_dir():
             with open_read_only(folder / "locations") as locations:
                 for keys, values in locations.items():

@@ -30,7 +30,6 @@ from backends.bookie.frames import Conversation
 from backends.errors import BackendError
 from backends.etcd import columns as etcd_columns
 from backends.etcdfile import EtcdFile
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import parse_store_uri
 from backends.rocks import open_read_only
@@ -88,6 +87,7 @@ from tests.simulation.bookie_dir_scoped import Held
 from tests.support import paths
 from tests.support.bookie_files import cookies, entry_logs, index_files, journals, last_marks
 from tests.support.cases import NAMES, case_dir
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 
 DATA: Final = paths.DATA
@@ -237,7 +237,7 @@ def _scoped_journals() -> list[bytes]:
 def _scoped_rows() -> tuple[bytes, bytes]:
     """Return rows of scopes as `_rows` does: one of ledgers, one of locations."""
     pairs = (
-        ledger_db.encode_ledgers_row(ledger_db.LedgerRow(-5, fenced=True, master_key=bytes(20), scope=7)),
+        ledger_db.encode_ledgers_row(ledger_db.BookieLedgerRow(-5, fenced=True, master_key=bytes(20), scope=7)),
         ledger_db.encode_location(-5, 3, 1028, scope=7),
     )
     ledgers, locations = (len(key).to_bytes(2, "big") + key + value for key, value in pairs)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from reconcile.plan.actions import (
     REUSE_LOCK_TIME,
     Passwords,
-    Phase,
+    PlanPhase,
     SystemWrite,
     make_ledger_actions,
     make_reuse_locks,
@@ -175,11 +175,11 @@ def write_plan(
         actions = number_actions([actions, make_reuse_locks(keys, datetime.fromisoformat(RUN) + REUSE_LOCK_TIME)])
     system = make_system_actions(
         [
-            SystemWrite(Phase.GENERATORS, "raise", "generator", store.generator_key(layout), b"100"),
-            SystemWrite(Phase.LAYOUT, "create", "layout", store.LAYOUT, store.layout_bytes(layout)),
-            SystemWrite(Phase.INSTANCE_ID, "create", "instance_id", store.INSTANCE_ID, b"an-instance"),
+            SystemWrite(PlanPhase.GENERATORS, "raise", "generator", store.generator_key(layout), b"100"),
+            SystemWrite(PlanPhase.LAYOUT, "create", "layout", store.LAYOUT, store.layout_bytes(layout)),
+            SystemWrite(PlanPhase.INSTANCE_ID, "create", "instance_id", store.INSTANCE_ID, b"an-instance"),
             *(
-                SystemWrite(Phase.COOKIES, "create", "cookie", f"{store.COOKIES}/{name}", raw)
+                SystemWrite(PlanPhase.COOKIES, "create", "cookie", f"{store.COOKIES}/{name}", raw)
                 for name, raw in (cookies or {}).items()
             ),
         ]

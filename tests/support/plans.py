@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from backends.memory import MemoryStore
 from recovery.model import tables
+from tests.support.memory_store import MemoryStore
 
 PHASES = {"generator": 1, "ledger": 2, "reuse_lock": 2, "node": 3, "layout": 3, "instance_id": 4, "cookie": 5}
 

@@ -17,8 +17,8 @@ from backends.errors import BackendError, OutcomeUnknownError, UnavailableError,
 from backends.protocols import AccessControl, Acl, MetadataStore, Versioned, Write
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.write import undo
-from reconcile.write.apply import Options, apply
-from reconcile.write.audit_journal import JOURNAL, Record, scan
+from reconcile.write.apply import ApplyOptions, apply
+from reconcile.write.audit_journal import JOURNAL, JournalLine, scan
 from recovery.codecs.replication_lock import encode_guard
 from tests.support.failing_stores import CrashError
 from tests.support.plans import action, clock, plan_of
@@ -226,7 +226,7 @@ class Schedule:
         """Run an apply; return whether it came to its end."""
         self.recorder.by = "apply"
         flying = self.random.choice((1, 3))
-        options = Options(_PLAN, resume=True, batch_rows=BATCH, in_flight=flying, patience_s=0)
+        options = ApplyOptions(_PLAN, resume=True, batch_rows=BATCH, in_flight=flying, patience_s=0)
         with suppress(CrashError, UnavailableError, PartlyAppliedError):
             apply(lambda: [self.table], self.recorder, self.root, self.folder, options, now=clock())
             return True
@@ -248,21 +248,21 @@ class Schedule:
             self._apply()
         self.recorder.draw = lambda: None
         assert self._apply()
-        self._demand_applied()
+        self._require_applied()
         if self.undoable:
             for _ in range(self.random.randrange(4)):
                 self.recorder.draw = self._draws(self.random.randrange(1, 3))
                 self._undo()
             self.recorder.draw = lambda: None
             assert self._undo()
-            self._demand_undone()
+            self._require_undone()
             with suppress(GuardRefusedError, JournalError):
                 assert not self._apply()
-        self._demand_no_lost_update()
-        records = [record for record in scan(self.folder / JOURNAL) if isinstance(record, Record)]
+        self._require_no_lost_update()
+        records = [record for record in scan(self.folder / JOURNAL) if isinstance(record, JournalLine)]
         assert [record.number for record in records] == list(range(len(records)))
 
-    def _demand_applied(self) -> None:
+    def _require_applied(self) -> None:
         for key, row in self.planned.items():
             if row["op"] == "raise":
                 held = self.store.get(key)
@@ -278,12 +278,12 @@ class Schedule:
                     lock = None if row["guard"] == "release" else was or _OURS
                 assert self._value(self.lock_of[key]) == lock, key
 
-    def _demand_undone(self) -> None:
+    def _require_undone(self) -> None:
         for key in self._keys():
             if not self.rivals[key] + self.rivals[self.recorder.partners.get(key, key)]:
                 assert self._value(key) == self.initial[key], key
 
-    def _demand_guarded(self, effect: Effect) -> None:
+    def _require_guarded(self, effect: Effect) -> None:
         """A record stands under its lock from before it is written until after it is settled, or taken back."""
         record = self.record_of.get(effect.key, effect.key)
         row = self.planned[record]
@@ -300,7 +300,7 @@ class Schedule:
             assert (effect.before, effect.after) == wanted, effect
             assert effect.beside == (self.initial[record] if is_lock else row["value"]), effect
 
-    def _demand_no_lost_update(self) -> None:
+    def _require_no_lost_update(self) -> None:
         """Ours replaced only what it was to replace, and took effect once, or again after somebody took it away."""
         ours: Counter[tuple[str, str]] = Counter()
         last: dict[str, Effect] = {}
@@ -310,7 +310,7 @@ class Schedule:
                 continue  # made, and then counted up, which no key's bytes show
             of = self.planned.get(self.record_of.get(effect.key, effect.key))
             if effect.by != "rival" and of is not None and of["guard"] is not None:
-                self._demand_guarded(effect)
+                self._require_guarded(effect)
             if effect.key in self.record_of:
                 pass
             elif effect.by == "apply":

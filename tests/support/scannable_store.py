@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 
 from backends.errors import CorruptStoreError
-from backends.memory import MemoryStore
-from backends.protocols import CHANGES, KEYS, Point, Write
+from backends.protocols import CHANGES, KEYS, StorePoint, Write
+from tests.support.memory_store import MemoryStore
 
 
 class ScannableMemory(MemoryStore):
@@ -21,9 +21,9 @@ class ScannableMemory(MemoryStore):
         self._torn = torn
         self._at = at
 
-    def point(self) -> Point:
+    def point(self) -> StorePoint:
         """Now."""
-        return Point(self._txn, self._now_ms() if self._at else None)
+        return StorePoint(self._txn, self._now_ms() if self._at else None)
 
     def scan(self, root: str) -> Iterator[pa.RecordBatch]:
         """Yield seven keys at a time; a torn store ends with an error."""

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.check import left_out_copies
 from reconcile.compare import decide
@@ -33,6 +32,7 @@ from recovery.model import tables
 from recovery.model.groups import group_entries
 from recovery.model.ids import bucket_ranges
 from tests.simulation import simulator
+from tests.support.memory_store import MemoryStore
 
 CLUSTER: Final = simulator.Cluster(
     shapes=((3, 2), (3, 3)), bookies=4, lengths=(20, 60), changes=(0,), harms=(simulator.Harm.NONE,)

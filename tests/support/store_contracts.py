@@ -421,7 +421,7 @@ class FaultContract(ABC):
             troubled.other.write([Write(f"/many/{n}", b"%d" % n) for n in range(start, start + 100) if n % 7])
         return [f"/many/{n}" for n in range(self.KEYS)]
 
-    def demand_all(self, store: MetadataStore, keys: list[str]) -> None:
+    def require_all(self, store: MetadataStore, keys: list[str]) -> None:
         """Check that a pipelined read and a listing give what `filled` made."""
         nodes = [(key, node.value if node else None) for key, node in store.get_many(keys)]
         assert nodes == [(key, key[6:].encode() if int(key[6:]) % 7 else None) for key in keys]
@@ -507,7 +507,7 @@ class FaultContract(ABC):
         """Connections that end within answers, at any byte, cost no key and give none twice or wrong."""
         keys = self.filled(troubled)
         troubled.line.cut_answers(sizes)
-        self.demand_all(troubled.store, keys)
+        self.require_all(troubled.store, keys)
 
     def test_a_read_under_way_outlives_its_connection(self, troubled: Troubled) -> None:
         """A pipelined read that was begun before a cut goes on after it where it was."""
@@ -540,7 +540,7 @@ class FaultContract(ABC):
         troubled.expire()
         nodes += under_way
         assert [key for key, _ in nodes] == keys
-        self.demand_all(troubled.store, keys)
+        self.require_all(troubled.store, keys)
         troubled.expire()
         try:
             troubled.store.write([Write("/after", b"1")])
@@ -567,4 +567,4 @@ class FaultContract(ABC):
             troubled.impatient.write([Write("/k", b"")])
         assert troubled.other.get("/k") is None
         troubled.line.up()
-        self.demand_all(troubled.store, keys)
+        self.require_all(troubled.store, keys)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.check.impact.names import UNKNOWN, Level, State, Target
+from reconcile.check.impact.names import UNKNOWN, CopyHealth, DomainLevel, ImpactTarget
 from reconcile.check.impact.segments.judgement import States
 from recovery.codecs.store_kind import KINDS
 
@@ -24,7 +24,7 @@ _READ_ONLY: Final = frozenset(kind.places.registrations[1] for kind in KINDS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bookies:
+class BookieColumns:
     """Every bookie that has a cookie, is registered, or was named; the last element of a column is for all others.
 
     Attributes:
@@ -45,18 +45,18 @@ class Bookies:
 
     def writable(self) -> int:
         """Return how many can be written to."""
-        return int((self.states == State.READ_WRITE).sum())
+        return int((self.states == CopyHealth.READ_WRITE).sum())
 
-    def domain_of(self, bookie: int, level: Level) -> str:
+    def domain_of(self, bookie: int, level: DomainLevel) -> str:
         """Return the failure domain of a bookie by its place; -1 is any other."""
-        if level is Level.BOOKIE:
+        if level is DomainLevel.BOOKIE:
             return self.names[bookie] if bookie >= 0 else UNKNOWN
         location = self.locations[bookie] if bookie >= 0 else None
         if location is None:
             return UNKNOWN
-        return location if level is Level.RACK else "/" + location.strip("/").split("/")[0]
+        return location if level is DomainLevel.RACK else "/" + location.strip("/").split("/")[0]
 
-    def code_domains(self, level: Level) -> tuple[tuple[str, ...], Codes]:
+    def code_domains(self, level: DomainLevel) -> tuple[tuple[str, ...], Codes]:
         """Return the failure domains, and the domain of each bookie; bookies without a location are one domain."""
         domains = [self.domain_of(bookie, level) for bookie in range(len(self.names))]
         named = tuple(sorted({*domains, UNKNOWN}, key=lambda name: (name == UNKNOWN, name)))
@@ -72,7 +72,7 @@ def read_bookies(
     named: Collection[str] = (),
     weights: Mapping[str, float] | None = None,
     topology: Mapping[str, str] | None = None,
-) -> Bookies:
+) -> BookieColumns:
     """Return the bookies of a cluster.
 
     Args:
@@ -91,20 +91,20 @@ def read_bookies(
     read_only = {name for name, folder in registered.items() if folder in _READ_ONLY}
     names = tuple(sorted({*cookies, *registered, *unrecoverable, *named}))
 
-    def choose_state(name: str) -> State:
+    def choose_state(name: str) -> CopyHealth:
         if name in unrecoverable:
-            return State.UNRECOVERABLE
+            return CopyHealth.UNRECOVERABLE
         if not alive:
-            return State.READ_WRITE if name in cookies else State.DOWN
+            return CopyHealth.READ_WRITE if name in cookies else CopyHealth.DOWN
         if name not in registered:
-            return State.DOWN
-        return State.READ_ONLY if name in read_only else State.READ_WRITE
+            return CopyHealth.DOWN
+        return CopyHealth.READ_ONLY if name in read_only else CopyHealth.READ_WRITE
 
     members = {*cookies, *registered}
     weighed = [(weights or {}).get(name, 1.0) if name in members else 0.0 for name in names]
-    return Bookies(
+    return BookieColumns(
         names,
-        np.array([*map(choose_state, names), State.DOWN], np.int8),
+        np.array([*map(choose_state, names), CopyHealth.DOWN], np.int8),
         np.array([*weighed, 0.0]),
         tuple((topology or {}).get(name) for name in names),
     )
@@ -126,16 +126,16 @@ class Sets:
 
     labels: tuple[str, ...]
     of: Codes
-    target: Target
+    target: ImpactTarget
 
     @classmethod
-    def from_bookies(cls, bookies: Bookies, label: str, taken: Collection[str], target: Target) -> "Sets":
+    def from_bookies(cls, bookies: BookieColumns, label: str, taken: Collection[str], target: ImpactTarget) -> "Sets":
         """Return one set."""
         column = [0 if name in taken else _NONE for name in bookies.names]
         return cls((label,), np.array([*column, _NONE], np.int32), target)
 
     @classmethod
-    def from_domains(cls, bookies: Bookies, level: Level, target: Target) -> "Sets":
+    def from_domains(cls, bookies: BookieColumns, level: DomainLevel, target: ImpactTarget) -> "Sets":
         """Return a set for each failure domain; bookies without a location are in none."""
         labels, codes = bookies.code_domains(level)
         return cls(labels[:-1], np.where(codes == len(labels) - 1, _NONE, codes).astype(np.int32), target)
@@ -144,12 +144,12 @@ class Sets:
         """Return the states of bookies when one set is taken away."""
         return np.where(self.of == number, np.maximum(states, np.int8(self.target.state)), states).astype(np.int8)
 
-    def list_members(self, bookies: Bookies, number: int) -> tuple[str, ...]:
+    def list_members(self, bookies: BookieColumns, number: int) -> tuple[str, ...]:
         """Return the bookies of a set."""
         return tuple(name for name, owner in zip(bookies.names, self.of.tolist(), strict=False) if owner == number)
 
 
-def match_domains(bookies: Bookies, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def match_domains(bookies: BookieColumns, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the bookies of each domain that is named.
 
     Args:

@@ -12,16 +12,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from reconcile.check.impact.bookies import Bookies, Sets
-from reconcile.check.impact.names import State
-from reconcile.check.impact.segments.columns import Ints, Mask, Segments, Shape
+from reconcile.check.impact.bookies import BookieColumns, Sets
+from reconcile.check.impact.names import CopyHealth
+from reconcile.check.impact.segments.columns import Ints, Mask, SegmentColumns, Shape
 from reconcile.check.impact.segments.judgement import States
 from reconcile.rules.segments.placement import (
+    BookieLocations,
     Ensembles,
-    Locations,
     Placement,
+    PlacementPolicy,
     PlacementSettings,
-    Policy,
     find_replacements,
     judge,
     locate,
@@ -36,12 +36,12 @@ _ROWS: Final = 4096
 def demands_places(settings: PlacementSettings) -> bool:
     """Whether a policy may refuse a bookie for its place."""
     match settings.policy:
-        case Policy.RACK_AWARE:
+        case PlacementPolicy.RACK_AWARE:
             return settings.enforce_min_racks
-        case Policy.REGION_AWARE:
+        case PlacementPolicy.REGION_AWARE:
             demands = settings.demanded_regions > 1 and settings.enforce_regions_in_replace
             return settings.enforce_min_racks or demands
-        case Policy.ZONE_AWARE:
+        case PlacementPolicy.ZONE_AWARE:
             return settings.enforce_zones
         case _:
             return False
@@ -57,12 +57,12 @@ class Destinations:
         settings: the placement policy.
     """
 
-    bookies: Bookies
+    bookies: BookieColumns
     sets: Sets
     settings: PlacementSettings
     _pools: Ints = field(init=False)
     _writable: Any = field(init=False)
-    _locations: Locations = field(init=False)
+    _locations: BookieLocations = field(init=False)
 
     def __post_init__(self) -> None:
         # The last of each is found by the number -1: nothing is taken; no other bookie can be written to.
@@ -73,8 +73,8 @@ class Destinations:
         topology = {
             name: place for name, place in zip(self.bookies.names, self.bookies.locations, strict=True) if place
         }
-        object.__setattr__(self, "_writable", writable == State.READ_WRITE)
-        object.__setattr__(self, "_pools", (writable == State.READ_WRITE).sum(axis=1))
+        object.__setattr__(self, "_writable", writable == CopyHealth.READ_WRITE)
+        object.__setattr__(self, "_pools", (writable == CopyHealth.READ_WRITE).sum(axis=1))
         object.__setattr__(self, "_locations", locate((*self.bookies.names, ""), topology, self.settings))
 
     def may_lack(self, number: int, ensemble: int) -> bool:
@@ -86,7 +86,7 @@ class Destinations:
         """Return how many bookies outside an ensemble are writable, given how many of its own are."""
         return int(self._pools[number]) - writable
 
-    def find_lacking(self, segments: Segments, states: States, wanted: Mask, writable: Ints, owner: Ints) -> Mask:
+    def find_lacking(self, segments: SegmentColumns, states: States, wanted: Mask, writable: Ints, owner: Ints) -> Mask:
         """Mark segments without enough bookies for their positions.
 
         Args:
@@ -101,7 +101,7 @@ class Destinations:
         if demands_places(self.settings):
             rows = np.flatnonzero((count > 0) & ~lacking)
             # What is asked depends on nothing else of an ensemble than these.
-            can_write = states[:, rows] == State.READ_WRITE
+            can_write = states[:, rows] == CopyHealth.READ_WRITE
             alike = np.vstack(
                 [owner[rows], self._locations.rack[segments.members[:, rows]], can_write, wanted[:, rows]]
             )
@@ -149,7 +149,7 @@ class Destinations:
         return bool((verdicts <= Placement.SOFT).any())
 
 
-def _interleave(bookies: Ints, locations: Locations) -> Ints:
+def _interleave(bookies: Ints, locations: BookieLocations) -> Ints:
     """Return bookies in an order with distant neighbours: one of each region or zone, and rack, in turns."""
     turn = np.zeros(len(bookies), np.int64)
     for codes in (locations.rack, locations.domain):

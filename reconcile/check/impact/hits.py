@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from reconcile.check.impact.bookies import Bookies, Codes, Sets
+from reconcile.check.impact.bookies import BookieColumns, Codes, Sets
 from reconcile.check.impact.destinations import Destinations
 from reconcile.check.impact.names import OF_SEGMENTS, Impact
-from reconcile.check.impact.segments.columns import Ints, Mask, Segments
-from reconcile.check.impact.segments.judgement import Judgement, States, judge
+from reconcile.check.impact.segments.columns import Ints, Mask, SegmentColumns
+from reconcile.check.impact.segments.judgement import SegmentJudgement, States, judge
 
 NOW: Final = -1
 """The set of damage that exists before any bookie is taken."""
@@ -53,7 +53,7 @@ class Hits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cluster:
+class ImpactCluster:
     """The input of the judgement.
 
     Attributes:
@@ -63,13 +63,13 @@ class Cluster:
         margin: failure domain of each bookie, where the margin is asked for.
     """
 
-    bookies: Bookies
+    bookies: BookieColumns
     sets: Sets
     destinations: Destinations
     margin: Codes | None = None
 
 
-def list_hits(segments: Segments, cluster: Cluster, floors: States | None = None) -> Hits:
+def list_hits(segments: SegmentColumns, cluster: ImpactCluster, floors: States | None = None) -> Hits:
     """Return the hits.
 
     Args:
@@ -96,7 +96,7 @@ class _Levels:
 class _Chunk:
     """Some segments of one shape."""
 
-    def __init__(self, segments: Segments, cluster: Cluster, floors: States | None) -> None:
+    def __init__(self, segments: SegmentColumns, cluster: ImpactCluster, floors: States | None) -> None:
         self._segments = segments
         self._cluster = cluster
         self._floors = floors
@@ -132,7 +132,7 @@ class _Chunk:
         rated = self._rate(rows, states, judgement, owner)
         return _list_changes(rows, owner, _Levels(now.level[:, rows], now.entries[:, rows]), rated)
 
-    def _list_of_elsewhere(self, judgement: Judgement, now: _Levels, sets: Sets) -> Iterator[Hits]:
+    def _list_of_elsewhere(self, judgement: SegmentJudgement, now: _Levels, sets: Sets) -> Iterator[Hits]:
         """Yield the hits of sets that take bookies needed as destinations by other segments."""
         needy = np.flatnonzero(judgement.copied.any(axis=0) | judgement.replaced.any(axis=0))
         if not len(needy):
@@ -146,7 +146,7 @@ class _Chunk:
             rated = self._rate(rows, self._states[:, rows], part, owner)
             yield _list_changes(rows, owner, _Levels(now.level[:, rows], now.entries[:, rows]), rated)
 
-    def _judge(self, rows: Ints, states: States) -> Judgement:
+    def _judge(self, rows: Ints, states: States) -> SegmentJudgement:
         return judge(
             self._segments.select(rows),
             self._occurs[:, rows],
@@ -155,7 +155,7 @@ class _Chunk:
             None if self._margin is None else self._margin[:, rows],
         )
 
-    def _rate(self, rows: Ints, states: States, judgement: Judgement, number: Ints | int) -> _Levels:
+    def _rate(self, rows: Ints, states: States, judgement: SegmentJudgement, number: Ints | int) -> _Levels:
         """Return how badly segments are hit; `number`: of the set of each."""
         segments = self._segments.select(rows)
         destinations = self._cluster.destinations
@@ -191,8 +191,8 @@ class _Chunk:
         return _Levels(level, entries)
 
 
-def _select(judgement: Judgement, rows: Ints) -> Judgement:
-    return Judgement(*(getattr(judgement, field.name)[..., rows] for field in fields(judgement)))
+def _select(judgement: SegmentJudgement, rows: Ints) -> SegmentJudgement:
+    return SegmentJudgement(*(getattr(judgement, field.name)[..., rows] for field in fields(judgement)))
 
 
 def _list_changes(rows: Ints, owner: Ints, before: _Levels, after: _Levels) -> Hits:

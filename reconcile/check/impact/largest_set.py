@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from reconcile.check.impact.names import State, Target
-from reconcile.check.impact.segments.columns import Ints, Mask, Segments
+from reconcile.check.impact.names import CopyHealth, ImpactTarget
+from reconcile.check.impact.segments.columns import Ints, Mask, SegmentColumns
 from reconcile.check.impact.segments.judgement import States, judge
 
 _MOST: Final = 1 << 62
@@ -29,15 +29,15 @@ class Limits:
         target: the action on the taken bookies.
     """
 
-    def __init__(self, states: States, target: Target) -> None:
+    def __init__(self, states: States, target: ImpactTarget) -> None:
         self._states = states
-        self._stops = target is not Target.READ_ONLY
-        self._pool = int((states == State.READ_WRITE).sum())
+        self._stops = target is not ImpactTarget.READ_ONLY
+        self._pool = int((states == CopyHealth.READ_WRITE).sum())
         self._groups: dict[tuple[int, ...], int] = {}
         self._largest = np.full(len(states), self._pool, np.int64)
         self._overall = self._pool
 
-    def add(self, segments: Segments, floors: States | None) -> None:
+    def add(self, segments: SegmentColumns, floors: States | None) -> None:
         """Add the limits of segments; a segment that is hit already has none."""
         size, write, ack = segments.shape.ensemble, segments.shape.write, segments.shape.ack
         states = self._states[segments.members]
@@ -46,19 +46,21 @@ class Limits:
         self._limit_sizes(segments, states, judgement.copied, judgement.replaced, occurs)
         if not self._stops:
             return
-        answering = states <= State.READ_ONLY
+        answering = states <= CopyHealth.READ_ONLY
         for residue in range(size):
             place = [(residue + step) % size for step in range(write)]
             readable = answering[place]
             if floors is not None:
-                readable = np.maximum(states[place], floors[residue]) <= State.READ_ONLY
+                readable = np.maximum(states[place], floors[residue]) <= CopyHealth.READ_ONLY
             asked = np.flatnonzero(occurs[residue] & (judgement.copies[residue] > 0))
             self._gather(segments.members[place][:, asked], readable[:, asked], readable[:, asked].sum(axis=0) - 1)
             asked = np.flatnonzero(segments.final & (judgement.uncovered == 0))
             free = answering[place][:, asked]
             self._gather(segments.members[place][:, asked], free, ack - 1 - (write - free.sum(axis=0)))
 
-    def _limit_sizes(self, segments: Segments, states: States, copied: Mask, replaced: Mask, occurs: Mask) -> None:
+    def _limit_sizes(
+        self, segments: SegmentColumns, states: States, copied: Mask, replaced: Mask, occurs: Mask
+    ) -> None:
         """Add a limit on sets with one of the members: another bookie must remain for each of them."""
         wants = np.broadcast_to(segments.open, states.shape)
         if self._stops:
@@ -67,8 +69,8 @@ class Limits:
                 holds |= np.roll(occurs, step, axis=0)
             wants = wants | holds
         # Each needs a bookie, itself or another one; where a member needs none, more may be allowed than this says.
-        room = self._pool - (wants & (states != State.READ_ONLY)).sum(axis=0)
-        position, segment = np.nonzero(wants & (states < State.DOWN))
+        room = self._pool - (wants & (states != CopyHealth.READ_ONLY)).sum(axis=0)
+        position, segment = np.nonzero(wants & (states < CopyHealth.DOWN))
         np.minimum.at(self._largest, segments.members[position, segment], room[segment])
         waiting = np.flatnonzero((copied.any(axis=0) | replaced.any(axis=0)) & (room >= 0))
         self._overall = min([self._overall, *room[waiting].tolist()])

@@ -12,7 +12,7 @@ from enum import IntEnum, StrEnum
 from typing import Final
 
 
-class State(IntEnum):
+class CopyHealth(IntEnum):
     """The state of a bookie, or of one copy; a greater value is worse."""
 
     READ_WRITE = 0
@@ -27,7 +27,7 @@ class State(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-class Target(StrEnum):
+class ImpactTarget(StrEnum):
     """The action on the named bookies."""
 
     READ_ONLY = "read-only"
@@ -35,9 +35,9 @@ class Target(StrEnum):
     GONE = "gone"
 
     @property
-    def state(self) -> State:
+    def state(self) -> CopyHealth:
         """The state that a bookie then has at least."""
-        return State[self.name]
+        return CopyHealth[self.name]
 
 
 class Impact(StrEnum):
@@ -65,7 +65,7 @@ OF_SEGMENTS: Final = tuple(Impact)[:6]
 """Impacts on single segments; the others are of the whole cluster."""
 
 
-class Verdict(StrEnum):
+class ImpactVerdict(StrEnum):
     """The answer."""
 
     SAFE = "SAFE"
@@ -73,7 +73,7 @@ class Verdict(StrEnum):
     UNDECIDED = "UNDECIDED"
 
 
-class Level(StrEnum):
+class DomainLevel(StrEnum):
     """Failure domains."""
 
     BOOKIE = "bookie"

@@ -12,13 +12,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.check.evidence import Evidence
-from reconcile.check.impact.bookies import Bookies
-from reconcile.check.impact.hits import NOW, Cluster, Hits, list_hits
+from reconcile.check.evidence import CopyEvidence
+from reconcile.check.impact.bookies import BookieColumns
+from reconcile.check.impact.hits import NOW, Hits, ImpactCluster, list_hits
 from reconcile.check.impact.largest_set import Limits
-from reconcile.check.impact.names import OF_SEGMENTS, Level
+from reconcile.check.impact.names import OF_SEGMENTS, DomainLevel
 from reconcile.check.impact.sample import SegmentImpact, describe_segment
-from reconcile.check.impact.segments.columns import COLUMNS, NO_END, Ints, LedgerRows, Records, Segments, read_records
+from reconcile.check.impact.segments.columns import (
+    COLUMNS,
+    NO_END,
+    Ints,
+    LedgerRows,
+    Records,
+    SegmentColumns,
+    read_records,
+)
 from reconcile.check.impact.segments.copies import Missing
 from reconcile.check.impact.segments.judgement import States
 from reconcile.rules.segments.member_names import rename_members
@@ -38,7 +46,7 @@ _EPOCH_MS: Final = 1000
 
 
 @dataclass(slots=True)
-class Tally:
+class HitTally:
     """How many segments, ledgers and entries are hit; entries that may still be written are not counted.
 
     Attributes:
@@ -50,7 +58,7 @@ class Tally:
     entries: int = 0
     worse: int = 0
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "HitTally") -> None:
         """Add another."""
         self.segments += other.segments
         self.ledgers += other.ledgers
@@ -58,7 +66,7 @@ class Tally:
         self.worse += other.worse
 
 
-Tallies = dict[str, Tally]
+Tallies = dict[str, HitTally]
 """By impact."""
 
 
@@ -127,9 +135,9 @@ class RangeAnswer:
         return cls(
             **{
                 **fields,
-                "now": {impact: Tally(**tally) for impact, tally in fields["now"].items()},
+                "now": {impact: HitTally(**tally) for impact, tally in fields["now"].items()},
                 "changes": {
-                    label: {impact: Tally(**tally) for impact, tally in tallies.items()}
+                    label: {impact: HitTally(**tally) for impact, tally in tallies.items()}
                     for label, tallies in fields["changes"].items()
                 },
                 "sample": [SegmentImpact.from_json(segment) for segment in fields["sample"]],
@@ -159,7 +167,7 @@ class RangeAnswer:
 
 def _add_tallies(total: Tallies, more: Tallies) -> None:
     for impact, tally in more.items():
-        total.setdefault(impact, Tally()).add(tally)
+        total.setdefault(impact, HitTally()).add(tally)
 
 
 def _rank_sample(segment: SegmentImpact) -> tuple[bool, bool]:
@@ -167,7 +175,7 @@ def _rank_sample(segment: SegmentImpact) -> tuple[bool, bool]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class ImpactQuestion:
     """The question for every bucket range.
 
     Attributes:
@@ -185,19 +193,19 @@ class Question:
     """
 
     catalog: Dataset
-    clusters: tuple[Cluster, ...]
-    level: Level
+    clusters: tuple[ImpactCluster, ...]
+    level: DomainLevel
     marked: pa.Table
     at: datetime
     since_txn: int | None = None
-    evidence: Evidence = field(default_factory=Evidence)
+    evidence: CopyEvidence = field(default_factory=CopyEvidence)
     ledgers: tuple[LedgerId, ...] | None = None
     owned: pa.Table | None = None
     out: str | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def bookies(self) -> Bookies:
+    def bookies(self) -> BookieColumns:
         """As they are now."""
         return self.clusters[0].bookies
 
@@ -212,11 +220,11 @@ class _Range:
 
     rows: pa.Table
     records: Records
-    parts: tuple[tuple[Segments, States | None], ...]
+    parts: tuple[tuple[SegmentColumns, States | None], ...]
     covered: Covered
 
 
-def _read_range(question: Question, buckets: range) -> _Range:
+def _read_range(question: ImpactQuestion, buckets: range) -> _Range:
     rows = rename_members(question.catalog.read("ledgers", buckets=buckets, columns=list(COLUMNS)), question.aliases)
     if question.ledgers is not None:
         wanted = pa.table(
@@ -229,7 +237,7 @@ def _read_range(question: Question, buckets: range) -> _Range:
     marked = question.marked.filter(pc.and_(pc.greater_equal(bucket, buckets.start), pc.less(bucket, buckets.stop)))
     seen = None if question.evidence.is_empty else question.evidence.see(rows, buckets)
     missing = Missing(rows, names, marked, seen)
-    parts: list[tuple[Segments, States | None]] = []
+    parts: list[tuple[SegmentColumns, States | None]] = []
     for group in records.groups:
         irregular, floors = missing.find_floors(group)
         regular = np.ones(len(group), np.bool_)
@@ -242,13 +250,13 @@ def _read_range(question: Question, buckets: range) -> _Range:
     return _Range(rows, records, tuple((segments, floors) for segments, floors in parts if len(segments)), covered)
 
 
-def gather_limits(question: Question, buckets: range, limits: Limits) -> None:
+def gather_limits(question: ImpactQuestion, buckets: range, limits: Limits) -> None:
     """Add the limits of a range's segments."""
     for segments, floors in _read_range(question, buckets).parts:
         limits.add(segments, floors)
 
 
-def _answer_range(question: Question, buckets: range) -> RangeAnswer:
+def _answer_range(question: ImpactQuestion, buckets: range) -> RangeAnswer:
     read = _read_range(question, buckets)
     rows, records = read.rows, read.records
     owners = _find_owners(question, rows)
@@ -283,9 +291,9 @@ class _Piece:
         shows_now: existing damage is listed here, and not with another cluster's sets.
     """
 
-    segments: Segments
+    segments: SegmentColumns
     floors: States | None
-    cluster: Cluster
+    cluster: ImpactCluster
     shows_now: bool
     hits: Hits
 
@@ -295,7 +303,7 @@ class _Piece:
         return np.flatnonzero((self.hits.change >= 0) & (self.shows_now | (self.hits.set != NOW)))
 
 
-def _find_owners(question: Question, rows: pa.Table) -> Ints:
+def _find_owners(question: ImpactQuestion, rows: pa.Table) -> Ints:
     """Return the row of each ledger in `owned`; -1: it is not there."""
     if question.owned is None:
         return np.full(rows.num_rows, -1)
@@ -310,7 +318,9 @@ def _count_unknown_forms(rows: pa.Table) -> int:
     return int(pc.sum(pc.starts_with(rows["error"], f"{Reason.BAD_VERSION}:")).as_py() or 0)
 
 
-def _list_recent_shapes(question: Question, rows: pa.Table, records: Records) -> tuple[list[tuple[int, int, int]], int]:
+def _list_recent_shapes(
+    question: ImpactQuestion, rows: pa.Table, records: Records
+) -> tuple[list[tuple[int, int, int]], int]:
     """Return the shapes of ledgers created in the day before the catalog, and the number of ledgers without a date.
 
     A ledger is dated by its own time, else by its node's, else by the transaction that made its record: after one that
@@ -330,7 +340,7 @@ def _list_recent_shapes(question: Question, rows: pa.Table, records: Records) ->
     return [tuple(shape) for shape in shapes.tolist()], undated
 
 
-def _list_absent(question: Question, rows: pa.Table, buckets: range) -> list[str]:
+def _list_absent(question: ImpactQuestion, rows: pa.Table, buckets: range) -> list[str]:
     present = (
         set(zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True)) if question.ledgers else set()
     )
@@ -338,7 +348,7 @@ def _list_absent(question: Question, rows: pa.Table, buckets: range) -> list[str
     return [str(ledger) for ledger in asked if (ledger.scope, ledger.ledger) not in present]
 
 
-def _list_named(question: Question, records: Records) -> list[str]:
+def _list_named(question: ImpactQuestion, records: Records) -> list[str]:
     """Return the bookies of the question that a record names."""
     names = question.bookies.names
     seen = np.zeros(len(names) + 1, np.bool_)
@@ -360,7 +370,7 @@ def _count(pieces: Sequence[_Piece], ledgers: int, answer: RangeAnswer) -> None:
         now = own & (hits.set == NOW)
         already = np.bincount(ledger[now], minlength=ledgers)
         if now.any() and pieces[0].shows_now:
-            answer.now[str(impact)] = Tally(int(now.sum()), int((already > 0).sum()), int(hits.entries[now].sum()))
+            answer.now[str(impact)] = HitTally(int(now.sum()), int((already > 0).sum()), int(hits.entries[now].sum()))
         of_sets = np.flatnonzero(own & (hits.set != NOW))
         if not len(of_sets):
             continue
@@ -376,11 +386,11 @@ def _count(pieces: Sequence[_Piece], ledgers: int, answer: RangeAnswer) -> None:
         more = (total > 0).astype(np.int64) - (base > 0)
         of_ledgers = np.bincount(pairs // max(ledgers, 1), more, count).astype(np.int64)
         for index in np.unique(number).tolist():
-            tally = Tally(int(segments[index]), int(of_ledgers[index]), int(entries[index]), int(worse[index]))
+            tally = HitTally(int(segments[index]), int(of_ledgers[index]), int(entries[index]), int(worse[index]))
             answer.changes.setdefault(labels[index], {})[str(impact)] = tally
 
 
-def _describe(question: Question, pieces: Sequence[_Piece], rows: pa.Table, owners: Ints) -> list[SegmentImpact]:
+def _describe(question: ImpactQuestion, pieces: Sequence[_Piece], rows: pa.Table, owners: Ints) -> list[SegmentImpact]:
     """Describe the first segments that are hit."""
     candidates: list[tuple[int, int, int, int, int]] = []
     most = SAMPLE * len(OF_SEGMENTS)

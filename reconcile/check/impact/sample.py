@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from reconcile.check.impact.bookies import Bookies, Sets
+from reconcile.check.impact.bookies import BookieColumns, Sets
 from reconcile.check.impact.destinations import Destinations
 from reconcile.check.impact.hits import NOW
-from reconcile.check.impact.names import OF_SEGMENTS, UNKNOWN, Level, State
-from reconcile.check.impact.segments.columns import NO_END, Segments
-from reconcile.check.impact.segments.judgement import Judgement, States, judge
+from reconcile.check.impact.names import OF_SEGMENTS, UNKNOWN, CopyHealth, DomainLevel
+from reconcile.check.impact.segments.columns import NO_END, SegmentColumns
+from reconcile.check.impact.segments.judgement import SegmentJudgement, States, judge
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class NumberChange:
     """A number now, afterwards, and as needed."""
 
     before: int
@@ -24,7 +24,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class EnsembleMember:
     """A bookie of an ensemble, in order of position, and its states."""
 
     bookie: str
@@ -66,29 +66,29 @@ class SegmentImpact:
     target: str | None
     impacts: tuple[str, ...]
     already: bool
-    copies: Change
+    copies: NumberChange
     may_lose: int
     would_lose: int
     would_lose_domains: int
-    answers: Change
-    readable: Change
-    writable: Change
+    answers: NumberChange
+    readable: NumberChange
+    writable: NumberChange
     wanted: int
     outside: int
-    members: tuple[Member, ...]
+    members: tuple[EnsembleMember, ...]
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "SegmentImpact":
         """Return the object from its JSON form of `dataclasses.asdict`."""
-        changes = {name: Change(**fields[name]) for name in ("copies", "answers", "readable", "writable")}
-        members = tuple(Member(**member) for member in fields["members"])
+        changes = {name: NumberChange(**fields[name]) for name in ("copies", "answers", "readable", "writable")}
+        members = tuple(EnsembleMember(**member) for member in fields["members"])
         return cls(**{**fields, **changes, "members": members, "impacts": tuple(fields["impacts"])})
 
 
 def describe_segment(
-    segment: Segments,
+    segment: SegmentColumns,
     floors: States | None,
-    bookies: Bookies,
+    bookies: BookieColumns,
     sets: Sets,
     destinations: Destinations,
     *,
@@ -96,7 +96,7 @@ def describe_segment(
     names: Sequence[str],
     impacts: Sequence[int],
     already: bool,
-    level: Level,
+    level: DomainLevel,
     ledger: str,
     owner: str | None,
     kind: str | None,
@@ -126,12 +126,14 @@ def describe_segment(
     shape = segment.shape
     domains = [bookies.domain_of(member, level) for member in segment.members[:, 0].tolist()]
     copies = [(worst + step) % shape.ensemble for step in range(shape.write)]
-    lost = {domains[position] for position in copies if current[position, 0] <= State.READ_ONLY < changed[position, 0]}
+    lost = {
+        domains[position] for position in copies if current[position, 0] <= CopyHealth.READ_ONLY < changed[position, 0]
+    }
     wanted = (becomes.replaced | becomes.copied)[:, 0]
     last = int(segment.last[0])
     readable, writable = (
-        Change(int((current <= state).sum()), int((changed <= state).sum()), needs)
-        for state, needs in ((State.READ_ONLY, 1), (State.READ_WRITE, shape.ensemble))
+        NumberChange(int((current <= state).sum()), int((changed <= state).sum()), needs)
+        for state, needs in ((CopyHealth.READ_ONLY, 1), (CopyHealth.READ_WRITE, shape.ensemble))
     )
     had, has = int(was.copies[worst, 0]), int(becomes.copies[worst, 0])
     return SegmentImpact(
@@ -145,17 +147,17 @@ def describe_segment(
         None if number == NOW else sets.labels[number],
         tuple(str(OF_SEGMENTS[place]) for place in sorted(set(impacts))),
         already,
-        Change(had, has, 1),
+        NumberChange(had, has, 1),
         max(had - 1, 0),
         had - has,
         len(lost - {UNKNOWN}),
-        Change(int(was.answers[0]), int(becomes.answers[0]), shape.write - shape.ack + 1),
+        NumberChange(int(was.answers[0]), int(becomes.answers[0]), shape.write - shape.ack + 1),
         readable,
         writable,
         int(wanted.sum()),
         destinations.count_outside(number, int(becomes.writable[0])),
         tuple(
-            Member(name, domain, State(old).label, State(new).label)
+            EnsembleMember(name, domain, CopyHealth(old).label, CopyHealth(new).label)
             for name, domain, old, new in zip(
                 names, domains, current[:, 0].tolist(), changed[:, 0].tolist(), strict=True
             )
@@ -163,7 +165,7 @@ def describe_segment(
     )
 
 
-def _find_worst(was: Judgement, becomes: Judgement, occurs: Any) -> int:  # noqa: ANN401 - a mask
+def _find_worst(was: SegmentJudgement, becomes: SegmentJudgement, occurs: Any) -> int:  # noqa: ANN401 - a mask
     """Return the residue with the fewest copies; of equal ones, the one that loses most."""
     rank = becomes.copies[:, 0].astype(np.int64) * 1000 - was.copies[:, 0]
     return int(np.argmin(np.where(occurs[:, 0] | ~occurs[:, 0].any(), rank, np.iinfo(np.int64).max)))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore
 from reconcile.check.impact.bookies import read_bookies
-from reconcile.check.impact.names import Level
+from reconcile.check.impact.names import DomainLevel
 from reconcile.check.impact.segments.columns import read_records
 from reconcile.check.impact.segments.judgement import judge
 from reconcile.check.listing import examples
@@ -81,7 +81,7 @@ def find_thin_ledgers(
     )
     bookies = read_bookies(nodes, alive=True)
     records = read_records(parsed, pa.array(bookies.names, pa.string()))
-    domains = bookies.code_domains(Level.BOOKIE)[1]
+    domains = bookies.code_domains(DomainLevel.BOOKIE)[1]
     unreadable, thin = np.zeros(len(keys), np.bool_), np.zeros(len(keys), np.bool_)
     for segments in records.groups:
         judgement = judge(

@@ -23,12 +23,12 @@ from backends.protocols import MetadataStore, Versioned
 from reconcile import clusters
 from reconcile.check import listing
 from reconcile.check.impact.thin_ledgers import find_thin_ledgers
-from reconcile.check.preflight.gc_settings import COLLECTION_STOPS, BookieSettings, Unread
-from reconcile.check.preflight.report import Bookie, Level, Remark, Report, rank_remark
+from reconcile.check.preflight.gc_settings import COLLECTION_STOPS, BookieSettings, UnreadSettings
+from reconcile.check.preflight.report import NamedBookie, PreflightLevel, Remark, Report, rank_remark
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Statement
+from reconcile.findings.table import Finding, FindingStatement
 from reconcile.rules.holds import find_without_index
-from reconcile.rules.segments.member_names import demand_other_names
+from reconcile.rules.segments.member_names import require_other_names
 from reconcile.words import count_noun, list_names
 from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import UNDERREPLICATION, Layout, decode_instance_id, layout_of
@@ -54,7 +54,7 @@ def examine(
     root: str,
     named: Layout | None,
     inventories: Sequence[Dataset],
-    settings: Sequence[BookieSettings | Unread],
+    settings: Sequence[BookieSettings | UnreadSettings],
     *,
     now: datetime,
     listing_s: float = _LISTING_S,
@@ -86,7 +86,7 @@ class _Look:
         store: MetadataStore,
         root: str,
         inventories: Sequence[Dataset],
-        settings: Sequence[BookieSettings | Unread],
+        settings: Sequence[BookieSettings | UnreadSettings],
         now: datetime,
         aliases: Mapping[str, str],
     ) -> None:
@@ -105,13 +105,13 @@ class _Look:
         self._about = {row["bookie"]: row for row in rows}
         self._scanned = {bookie: bool(row["complete"]) for bookie, row in self._about.items()}
 
-    def _say(self, level: Level, subject: str, text: str) -> None:
+    def _say(self, level: PreflightLevel, subject: str, text: str) -> None:
         """Add a remark about something good or unknown."""
         self._remarks.append(Remark(level, subject, text))
 
-    def _find(self, category: Category, subject: str, text: str, severity: Level | None = None) -> None:
+    def _find(self, category: Category, subject: str, text: str, severity: PreflightLevel | None = None) -> None:
         """Add a remark about a problem; without a severity it has the category's."""
-        statements = (Statement("store", subject, text, "preflight"),)
+        statements = (FindingStatement("store", subject, text, "preflight"),)
         self._remarks.append(Remark.from_finding(Finding(category, subject, statements, severity=severity)))
 
     def all(self, named: Layout | None, listing_s: float) -> Report:
@@ -123,14 +123,14 @@ class _Look:
         except AccessDeniedError:
             self._denied = True
             variable = _AUTH_VARIABLES[self._kind.name]
-            self._say(Level.UNDECIDED, "root", f"{self._root} may not be listed: set {variable} to who may")
+            self._say(PreflightLevel.UNDECIDED, "root", f"{self._root} may not be listed: set {variable} to who may")
             return self._report(root="not known")
         on_bookies = listing.list_ledgers_on_bookies(self._inventories) if self._inventories else None
         if names is None:
             return self._examine_missing(on_bookies, named)
         state = freeze_state.read_freeze_state(self._store, self._root)
         rw, ro = self._examine_registered()
-        demand_other_names(self._aliases, {*self._about, *rw, *ro})
+        require_other_names(self._aliases, {*self._about, *rw, *ro})
         cookies = self._children(self._where.cookies) or []
         layout = self._layout(named)
         self._instance(state, cookies)
@@ -159,7 +159,7 @@ class _Look:
     def _report(
         self,
         *,
-        bookies: tuple[Bookie, ...] = (),
+        bookies: tuple[NamedBookie, ...] = (),
         counts: Mapping[str, int | None] | None = None,
         listed_whole: bool = False,
         coverage: Coverage | None = None,
@@ -168,7 +168,7 @@ class _Look:
         auditor: str | None = None,
         root: str = "present",
     ) -> Report:
-        unread = tuple(settings for settings in self._settings if isinstance(settings, Unread))
+        unread = tuple(settings for settings in self._settings if isinstance(settings, UnreadSettings))
         return Report(
             remarks=tuple(sorted(self._remarks, key=rank_remark)),
             bookies=bookies or self._bookies([], [], []),
@@ -207,14 +207,14 @@ class _Look:
         try:
             return self._store.get(self._root + key)
         except AccessDeniedError:
-            self._say(Level.UNDECIDED, "coverage", f"{self._root}{key} may not be read")
+            self._say(PreflightLevel.UNDECIDED, "coverage", f"{self._root}{key} may not be read")
             return None
 
     def _children(self, key: str) -> list[str] | None:
         try:
             return self._store.children(self._root + key)
         except AccessDeniedError:
-            self._say(Level.UNDECIDED, "coverage", f"{self._root}{key} may not be listed")
+            self._say(PreflightLevel.UNDECIDED, "coverage", f"{self._root}{key} may not be listed")
             return None
 
     def _examine_registered(self) -> tuple[list[str], list[str]]:
@@ -229,7 +229,7 @@ class _Look:
             text = "LAYOUT is missing: bookies that run go on, none can start"
             self._find(Category.STORE_INCOMPLETE, "layout", text)
             return named
-        self._demand_older("LAYOUT", node)
+        self._require_older("LAYOUT", node)
         try:
             stored = layout_of(node.value)
         except FormatError as error:
@@ -238,7 +238,7 @@ class _Look:
             return named
         if named not in (None, stored, Layout.LONGLONGHIERARCHICAL):
             text = f"LAYOUT says {stored}, the URI says {named}"
-            self._find(Category.LAYOUT_DIFFERS, "layout", text, Level.WARNING)
+            self._find(Category.LAYOUT_DIFFERS, "layout", text, PreflightLevel.WARNING)
         return stored
 
     def _instance(self, state: freeze_state.FreezeState, cookies: Sequence[str]) -> None:
@@ -248,14 +248,14 @@ class _Look:
             text = "INSTANCEID is missing: bookies that run go on, none can start"
             self._find(Category.STORE_INCOMPLETE, "instance", text)
             return
-        self._demand_older("INSTANCEID", node)
+        self._require_older("INSTANCEID", node)
         try:
             stored = decode_instance_id(node.value)
         except FormatError:
             self._find(Category.STORE_INCOMPLETE, "instance", "INSTANCEID cannot be read")
             return
         foreign = [instance for instance in known if instance != stored]
-        severity = Level.WARNING if state.frozen else Level.CRITICAL
+        severity = PreflightLevel.WARNING if state.frozen else PreflightLevel.CRITICAL
         if foreign:
             self._foreign = True
             bookies = [name for name, row in self._about.items() if row["instance_id"] in foreign]
@@ -290,7 +290,7 @@ class _Look:
             and {(row["instance_id"] or "").encode() for row in self._about.values()} == {node.value}
         )
 
-    def _demand_older(self, name: str, node: Versioned) -> None:
+    def _require_older(self, name: str, node: Versioned) -> None:
         """Report a node of the store that is younger than the format of bookies that belong to the store."""
         if node.created_ms is None:
             return
@@ -308,7 +308,11 @@ class _Look:
                 f"{name} was created {_time(created)}, when {bookie} had been formatted ({_time(time)}): it was made "
             )
             if self._is_theirs():
-                self._say(Level.OK, subject, f"{text}again, as a restore does: the instance id is that of the bookies")
+                self._say(
+                    PreflightLevel.OK,
+                    subject,
+                    f"{text}again, as a restore does: the instance id is that of the bookies",
+                )
             else:
                 text += "again: by a restore, or because the cluster was initialised again"
                 self._find(Category.STORE_MADE_ANEW, subject, text)
@@ -316,27 +320,27 @@ class _Look:
             text = f"{name} was created {_time(created)}, less than a day ago"
             self._find(Category.STORE_MADE_ANEW, subject, text)
 
-    def _examine_listed(self, layout: Layout | None, listing_s: float) -> listing.Listing | None:
+    def _examine_listed(self, layout: Layout | None, listing_s: float) -> listing.StoreListing | None:
         if layout is None:
             text = "the layout is not known, so no ledger can be listed: name it in the URI"
-            self._say(Level.UNDECIDED, "ledgers", text)
+            self._say(PreflightLevel.UNDECIDED, "ledgers", text)
             return None
         listed = listing.list_ledgers(self._store, self._root, layout, within_s=listing_s)
         if listed.denied:
             self._denied = True
             denied = list_names(listed.denied)
             text = f"{denied} may not be listed: if that is a freeze, set BKMETA_ZK_AUTH to its identity"
-            self._say(Level.UNDECIDED, "ledgers", text)
+            self._say(PreflightLevel.UNDECIDED, "ledgers", text)
         elif listed.lost:
             lost = list_names(listed.lost)
             text = f"{lost} named by the folder above, and not there when listed: the listing is not whole"
-            self._say(Level.UNDECIDED, "ledgers", text)
+            self._say(PreflightLevel.UNDECIDED, "ledgers", text)
         elif listed.late:
             text = f"not all was listed in {listing_s:g} s, {listed.ledgers} ledgers were"
-            self._say(Level.UNDECIDED, "ledgers", text)
+            self._say(PreflightLevel.UNDECIDED, "ledgers", text)
         return listed
 
-    def _examine_thin(self, layout: Layout, listed: listing.Listing, rw: Sequence[str], ro: Sequence[str]) -> None:
+    def _examine_thin(self, layout: Layout, listed: listing.StoreListing, rw: Sequence[str], ro: Sequence[str]) -> None:
         writable, read_only = self._where.registrations
         nodes = [*(f"{writable}/{name}" for name in rw), *(f"{read_only}/{name}" for name in ro)]
         sample = find_thin_ledgers(self._store, self._root, layout, listed.ids, nodes, self._aliases)
@@ -351,7 +355,7 @@ class _Look:
 
     def _ledgers(
         self,
-        listed: listing.Listing | None,
+        listed: listing.StoreListing | None,
         on_bookies: pa.Table | None,
         state: freeze_state.FreezeState,
         running: Sequence[str],
@@ -367,11 +371,13 @@ class _Look:
         if listed.ledgers == 0 and (on_bookies is None or not on_bookies.num_rows):
             self._empty([name for name in running if name not in self._about], state, compared=on_bookies is not None)
         if on_bookies is None:
-            self._say(Level.UNDECIDED, "ledgers", "not compared with the ledgers on bookies: no inventory was given")
+            self._say(
+                PreflightLevel.UNDECIDED, "ledgers", "not compared with the ledgers on bookies: no inventory was given"
+            )
             return counts
         absent = listing.absent_ledgers(on_bookies, listed)
         asked = absent.slice(0, _ASKED)
-        unlisted = listing.demand_each(self._store, self._root, layout, asked) if layout is not None else None
+        unlisted = listing.require_each(self._store, self._root, layout, asked) if layout is not None else None
         if unlisted is not None and unlisted.any():
             examples = list_names(listing.examples(asked.filter(pa.array(unlisted))))
             text = (
@@ -383,7 +389,7 @@ class _Look:
         counts["ledgers_absent"] = absent.num_rows
         if not absent.num_rows:
             text = f"every ledger on the scanned bookies has a record: {on_bookies.num_rows}"
-            self._say(Level.OK, "ledgers", text)
+            self._say(PreflightLevel.OK, "ledgers", text)
             return counts
         examples = list_names(listing.examples(absent))
         lacking = f"{absent.num_rows} of {on_bookies.num_rows} ledgers on the bookies"
@@ -394,20 +400,20 @@ class _Look:
             absence = f"the store is valid and EMPTY: none of {on_bookies.num_rows} ledgers on the bookies has a record"
         if state.frozen:
             text = f"{absence}; it is frozen, so the bookies cannot list it"
-            self._find(category, "ledgers", text, Level.WARNING)
+            self._find(category, "ledgers", text, PreflightLevel.WARNING)
         elif absent.num_rows > MUCH * on_bookies.num_rows:
             deleting = list_names(running) if running else "any bookie that runs"
-            self._find(category, "ledgers", f"{absence}, and {deleting} can delete them now", Level.CRITICAL)
+            self._find(category, "ledgers", f"{absence}, and {deleting} can delete them now", PreflightLevel.CRITICAL)
         else:
             text = f"{absence}: garbage that waits to be collected, or lost metadata"
-            self._find(category, "ledgers", text, Level.WARNING)
+            self._find(category, "ledgers", text, PreflightLevel.WARNING)
         return counts
 
     def _empty(self, unseen: Sequence[str], state: freeze_state.FreezeState, *, compared: bool) -> None:
         """Report what an empty store means for bookies with unknown content."""
         if state.frozen:
             text = "the store lists no ledger; it is frozen, so the bookies cannot list it"
-            self._find(Category.STORE_EMPTY, "ledgers", text, Level.WARNING)
+            self._find(Category.STORE_EMPTY, "ledgers", text, PreflightLevel.WARNING)
         elif self._kind.makes_layout and not self._has_layout:
             text = (
                 f"{self._root} is EMPTY, without the LAYOUT that BookKeeper makes with it: its content was removed. "
@@ -422,46 +428,46 @@ class _Look:
             self._find(Category.STORE_EMPTY, "ledgers", text)
         elif not compared:
             text = "the store lists no ledger: a bookie that runs here unregistered deletes all that it holds"
-            self._find(Category.STORE_EMPTY, "ledgers", text, Level.WARNING)
+            self._find(Category.STORE_EMPTY, "ledgers", text, PreflightLevel.WARNING)
 
     def _cover(self, members: Collection[str]) -> Coverage:
         coverage = Coverage.count(self._scanned, {"registered, or with a cookie": members})
         if coverage.not_scanned and self._inventories:
             text = f"these bookies were not scanned, and may hold other ledgers: {list_names(coverage.not_scanned)}"
-            self._say(Level.UNDECIDED, "coverage", text)
+            self._say(PreflightLevel.UNDECIDED, "coverage", text)
         if coverage.not_complete:
             text = f"the disks of {list_names(coverage.not_complete)} were not read completely"
-            self._say(Level.UNDECIDED, "coverage", text)
+            self._say(PreflightLevel.UNDECIDED, "coverage", text)
         oldest = min((row["ended"] for row in self._about.values()), default=self._now)
         if self._now - oldest > _RECENT:
             text = f"the oldest inventory is of {_time(oldest)}; ledgers deleted since have no record either"
-            self._say(Level.OK, "coverage", text)
+            self._say(PreflightLevel.OK, "coverage", text)
         return coverage
 
-    def _bookies(self, rw: Sequence[str], ro: Sequence[str], cookies: Sequence[str]) -> tuple[Bookie, ...]:
+    def _bookies(self, rw: Sequence[str], ro: Sequence[str], cookies: Sequence[str]) -> tuple[NamedBookie, ...]:
         known = [settings for settings in self._settings if isinstance(settings, BookieSettings)]
         settings_of = {settings.bookie or settings.source: settings for settings in known}
         state_of = dict.fromkeys(ro, "ro") | dict.fromkeys(rw, "rw")
         bookies = [
-            Bookie(name, state_of.get(name, "no"), name in self._about, settings_of.get(name))
+            NamedBookie(name, state_of.get(name, "no"), name in self._about, settings_of.get(name))
             for name in sorted({*rw, *ro, *cookies, *self._about, *settings_of})
         ]
         return tuple(sorted(bookies, key=lambda bookie: (bookie.registered == "no", bookie.wait_ms, bookie.id)))
 
-    def _examine_deleting(self, bookies: Sequence[Bookie]) -> None:
+    def _examine_deleting(self, bookies: Sequence[NamedBookie]) -> None:
         running = [bookie for bookie in bookies if bookie.registered != "no"]
         texts = [f"{bookie.id} runs ({bookie.registered}); looks for garbage {bookie.passes}" for bookie in running]
         for text in texts or ["no bookie is registered; one that runs all the same, its session lost, still deletes"]:
-            self._say(Level.OK, "registrations", text)
+            self._say(PreflightLevel.OK, "registrations", text)
         over = [bookie.id for bookie in running if bookie.settings is None or bookie.settings.over_ms > 0]
         if over and not self._kind.has_replication:
-            self._say(Level.OK, "registrations", f"{COLLECTION_STOPS}: {list_names(over)}")
+            self._say(PreflightLevel.OK, "registrations", f"{COLLECTION_STOPS}: {list_names(over)}")
 
     def _replication(self, state: freeze_state.FreezeState, *, lacking: bool) -> str | None:
         auditor = None
         if not self._kind.has_replication:
             text = f"on {self._kind.name} there are no marks, and no auditor is elected to make any"
-            self._say(Level.OK, "replication", text)
+            self._say(PreflightLevel.OK, "replication", text)
             return None
         votes = sorted(name for name in self._children(_AUDITORS) or [] if name.startswith("V_"))
         if votes:
@@ -470,7 +476,7 @@ class _Look:
             auditor = match[1] if match else None
         election = f"an auditor is elected ({auditor or votes[0]})" if votes else "no auditor is elected"
         if state.replication_disabled:
-            self._say(Level.OK, "replication", f"replication is disabled; {election}")
+            self._say(PreflightLevel.OK, "replication", f"replication is disabled; {election}")
         elif votes and (lacking or state.frozen):
             inside = [o.bookie or o.source for o in self._settings if isinstance(o, BookieSettings) and o.has_auditor]
             text = f"replication is not disabled, and {election}: at a listing that fails it ends"
@@ -478,28 +484,32 @@ class _Look:
                 text += f", and takes the bookie with it where it lives in one ({list_names(inside)})"
             self._find(Category.REPLICATION_ENABLED, "replication", text)
         else:
-            self._say(Level.OK, "replication", f"replication is not disabled; {election}")
+            self._say(PreflightLevel.OK, "replication", f"replication is not disabled; {election}")
         return auditor
 
     def _frozen(self, state: freeze_state.FreezeState) -> None:
         if not self._kind.has_acls:
             advice = "keep the bookies stopped until apply has ended"
-            self._say(Level.OK, "freeze", f"{self._kind.name} cannot be frozen, its keys have no rights: {advice}")
+            self._say(
+                PreflightLevel.OK, "freeze", f"{self._kind.name} cannot be frozen, its keys have no rights: {advice}"
+            )
             return
         match state.state:
-            case freeze_state.State.FROZEN | freeze_state.State.DELETES:
+            case freeze_state.FreezeExtent.FROZEN | freeze_state.FreezeExtent.DELETES:
                 # Without the hash of its password: a reader needs none.
                 freezer = (state.identity or "").rpartition(":")[0] or "no identity that could thaw it"
-                is_partial = state.state is freeze_state.State.DELETES
+                is_partial = state.state is freeze_state.FreezeExtent.DELETES
                 what = "frozen for deletes only, clients go on" if is_partial else "frozen"
-                self._say(Level.OK, "freeze", f"{what}, by {freezer}")
-            case freeze_state.State.PARTLY:
+                self._say(PreflightLevel.OK, "freeze", f"{what}, by {freezer}")
+            case freeze_state.FreezeExtent.PARTLY:
                 text = f"frozen only in part: {'; '.join(state.open)}"
                 self._find(Category.PARTLY_FROZEN, "freeze", text)
-            case freeze_state.State.THAWED:
-                self._say(Level.OK, "freeze", "not frozen")
-            case freeze_state.State.UNKNOWN:
-                self._say(Level.UNDECIDED, "freeze", f"whether it is frozen is not known: {'; '.join(state.unknown)}")
+            case freeze_state.FreezeExtent.THAWED:
+                self._say(PreflightLevel.OK, "freeze", "not frozen")
+            case freeze_state.FreezeExtent.UNKNOWN:
+                self._say(
+                    PreflightLevel.UNDECIDED, "freeze", f"whether it is frozen is not known: {'; '.join(state.unknown)}"
+                )
 
 
 def _time(time: datetime) -> str:

@@ -65,7 +65,7 @@ class BookieSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadSettings:
     """Settings that could not be read, with the reason."""
 
     source: str
@@ -117,7 +117,7 @@ def read_file(path: Path) -> BookieSettings:
     return settings_of(str(path), values)
 
 
-def ask(address: str, *, within_s: float = 2.0) -> BookieSettings | Unread:
+def ask(address: str, *, within_s: float = 2.0) -> BookieSettings | UnreadSettings:
     """Ask a bookie's HTTP admin API, which has neither encryption nor credentials.
 
     Args:
@@ -128,7 +128,7 @@ def ask(address: str, *, within_s: float = 2.0) -> BookieSettings | Unread:
         values = _answer(address, _CONFIG, within_s)
         forced = _answer(address, _FORCED, within_s).get("is_in_force_gc")
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return Unread(address, str(error) or type(error).__name__)
+        return UnreadSettings(address, str(error) or type(error).__name__)
     return settings_of(address, values, forced_now=None if forced is None else forced == "true")
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from reconcile.check.preflight.gc_settings import DEFAULT_WAIT_MS, BookieSettings, Unread
+from reconcile.check.preflight.gc_settings import DEFAULT_WAIT_MS, BookieSettings, UnreadSettings
 from reconcile.findings.categories import TRAITS
 from reconcile.findings.table import Finding
 from reconcile.write.freezing import freeze_state
@@ -13,7 +13,7 @@ from recovery.codecs.store import Layout
 from recovery.model.coverage import Coverage
 
 
-class Level(StrEnum):
+class PreflightLevel(StrEnum):
     """How bad something is; values are part of the JSON."""
 
     OK = "ok"
@@ -26,7 +26,7 @@ _SUBJECTS: Final = (
     "root", "ledgers", "index", "instance", "layout", "freeze", "margin", "replication", "registrations", "coverage"
 )  # fmt: skip
 """The order in a verdict for equally bad remarks."""
-_ORDER: Final = (Level.CRITICAL, Level.WARNING, Level.UNDECIDED, Level.OK)
+_ORDER: Final = (PreflightLevel.CRITICAL, PreflightLevel.WARNING, PreflightLevel.UNDECIDED, PreflightLevel.OK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Remark:
         finding: of the problem; None: good, or not known.
     """
 
-    level: Level
+    level: PreflightLevel
     subject: str
     text: str
     finding: Finding | None = None
@@ -49,11 +49,13 @@ class Remark:
     def from_finding(cls, finding: Finding) -> "Remark":
         """Return the text of a finding, with its evidence for people."""
         text = "; ".join(str(statement.value) for statement in finding.statements)
-        return cls(Level(finding.severity or TRAITS[finding.category].severity), finding.subject, text, finding)
+        return cls(
+            PreflightLevel(finding.severity or TRAITS[finding.category].severity), finding.subject, text, finding
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Bookie:
+class NamedBookie:
     """One bookie that something names.
 
     Attributes:
@@ -79,8 +81,8 @@ class Bookie:
     def wait(self) -> str:
         """How often bookies look for ledgers to delete, in words."""
         if self.settings is None:
-            return f"every {word_duration(DEFAULT_WAIT_MS)} by default, its settings were not read"
-        return f"every {word_duration(self.wait_ms)}" + ("" if self.settings.given else " by default")
+            return f"every {describe_duration(DEFAULT_WAIT_MS)} by default, its settings were not read"
+        return f"every {describe_duration(self.wait_ms)}" + ("" if self.settings.given else " by default")
 
     @property
     def passes(self) -> str:
@@ -89,7 +91,7 @@ class Bookie:
             return self.wait
         full = ", at once when a disk is full" if self.settings.forced_when_full else ""
         forced = "; a forced pass runs now" if self.settings.forced_now else ""
-        copies = f"every {word_duration(self.settings.over_ms)}" if self.settings.over_ms > 0 else "never"
+        copies = f"every {describe_duration(self.settings.over_ms)}" if self.settings.over_ms > 0 else "never"
         return f"{self.wait}{full}{forced}; for copies that no record names: {copies}"
 
 
@@ -113,11 +115,11 @@ class Report:
     """
 
     remarks: tuple[Remark, ...]
-    bookies: tuple[Bookie, ...] = ()
+    bookies: tuple[NamedBookie, ...] = ()
     counts: Mapping[str, int | None] = field(default_factory=dict)
     listed_whole: bool = False
     coverage: Coverage = field(default_factory=Coverage)
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadSettings, ...] = ()
     layout: Layout | None = None
     freeze: freeze_state.FreezeState | None = None
     auditor: str | None = None
@@ -138,9 +140,9 @@ class Report:
         return bool(known) and all(bookie.registered == "no" and bookie.answers is False for bookie in known)
 
     @property
-    def level(self) -> Level:
+    def level(self) -> PreflightLevel:
         """Of the worst remark."""
-        return self.remarks[0].level if self.remarks else Level.OK
+        return self.remarks[0].level if self.remarks else PreflightLevel.OK
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -150,15 +152,15 @@ class Report:
     @property
     def undecided(self) -> bool:
         """Whether something that matters could not be checked."""
-        return any(remark.level is Level.UNDECIDED for remark in self.remarks)
+        return any(remark.level is PreflightLevel.UNDECIDED for remark in self.remarks)
 
 
-def stop_order(bookies: Sequence[Bookie]) -> list[str]:
+def stop_order(bookies: Sequence[NamedBookie]) -> list[str]:
     """Return which bookie to stop after which, each with the reason."""
     return [f"{bookie.id} ({bookie.wait})" for bookie in bookies]
 
 
-def word_duration(milliseconds: int) -> str:
+def describe_duration(milliseconds: int) -> str:
     """Return a duration in its largest whole unit."""
     for name, size in (("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if milliseconds >= size and milliseconds % size == 0:

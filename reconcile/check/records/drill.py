@@ -56,7 +56,7 @@ class Class(StrEnum):
     UNDECIDED = "undecided"
 
 
-class Reason(StrEnum):
+class DrillReason(StrEnum):
     """The reason; for a held ledger it is the hold's own."""
 
     GUARDED = "guarded"
@@ -143,9 +143,9 @@ def judge_drill(
     lost = np.maximum(ends.last + 1 - ends.gone, 0)
     readable_now = lost.copy()
     outcome, reason = (_take_texts(rows[name], r) for name in ("outcome", "reason"))
-    reasons[r == ABSENT] = Reason.NO_RECORD
-    reasons[(r == ABSENT) & (ends.last < 0)] = Reason.EMPTY
-    reasons[outcome == "deleted"] = Reason.DELETED
+    reasons[r == ABSENT] = DrillReason.NO_RECORD
+    reasons[(r == ABSENT) & (ends.last < 0)] = DrillReason.EMPTY
+    reasons[outcome == "deleted"] = DrillReason.DELETED
     is_held = np.isin(outcome, ["held", "waiting"])
     classes[is_held], reasons[is_held], lost[is_held] = Class.HELD, reason[is_held], 0
     back = np.flatnonzero(np.isin(outcome, _BACK) & (w != ABSENT))
@@ -165,12 +165,12 @@ def judge_drill(
         whole = (lost[back] == 0) & ~other_key & ~other_digest
         lost[back[other_key | other_digest]] = readable_now[back[other_key | other_digest]]
         classes[back] = np.select([whole & is_same & ~guarded, whole], [Class.EXACT, Class.READABLE], Class.LOST)
-        reasons[back] = Reason.FEWER_ENTRIES
-        reasons[back[other_digest]], reasons[back[other_key]] = Reason.OTHER_DIGEST, Reason.OTHER_KEY
+        reasons[back] = DrillReason.FEWER_ENTRIES
+        reasons[back[other_digest]], reasons[back[other_key]] = DrillReason.OTHER_DIGEST, DrillReason.OTHER_KEY
         reasons[back[whole]] = None
-        reasons[back[whole & guarded]] = Reason.GUARDED
+        reasons[back[whole & guarded]] = DrillReason.GUARDED
     newer = (classes == Class.LOST) & _is_newer(true, collected)
-    for mask, why in ((newer, Reason.NEWER), (hold, Reason.HOLD), (broken, Reason.BROKEN)):
+    for mask, why in ((newer, DrillReason.NEWER), (hold, DrillReason.HOLD), (broken, DrillReason.BROKEN)):
         classes[mask], reasons[mask], lost[mask] = Class.UNDECIDED, why, 0
     grades = rows["grades"].combine_chunks().take(pa.array(np.maximum(r[back], 0)))
     comes_back = np.isin(classes[back], [Class.EXACT, Class.READABLE])

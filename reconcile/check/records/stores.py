@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from reconcile.check.records.fields import FIELDS, find_differing, list_names
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run, Statement, make_ledger_findings
+from reconcile.findings.table import FindingRun, FindingStatement, make_ledger_findings
 from reconcile.rules.sides import ABSENT, are_equal, unite
 from recovery.model import tables
 
@@ -49,7 +49,7 @@ class StoresRange:
     fields: Mapping[str, int]
 
 
-def compare_stores(first: pa.Table, second: pa.Table, run: Run) -> StoresRange:
+def compare_stores(first: pa.Table, second: pa.Table, run: FindingRun) -> StoresRange:
     """Compare the records of two stores; CATALOG_LEDGERS of the same range in."""
     united = unite([side.select(list(tables.KEY_COLUMNS)) for side in (first, second)])
     a, b = united.rows
@@ -93,7 +93,7 @@ def _make_findings(
     places: tuple[Ints, Ints],
     masks: Mapping[str, Mask],
     rows: Ints,
-    run: Run,
+    run: FindingRun,
 ) -> pa.Table:
     names = pc.binary_join(list_names({name: mask[rows] for name, mask in masks.items()}), ", ")
     grave = np.logical_or.reduce([mask[rows] for name, mask in masks.items() if name not in _HARMLESS])
@@ -101,9 +101,9 @@ def _make_findings(
         (side, table.take(pa.array(numbers[rows], mask=numbers[rows] == ABSENT)))
         for side, table, numbers in ((_FIRST, first, places[0]), (_SECOND, second, places[1]))
     ]
-    statements = [Statement("both", "fields that differ", names)]
-    statements += [Statement(side, "record", _describe_record(table), side) for side, table in sides]
-    statements += [Statement(side, name, table[name], side) for name in _SHOWN for side, table in sides]
+    statements = [FindingStatement("both", "fields that differ", names)]
+    statements += [FindingStatement(side, "record", _describe_record(table), side) for side, table in sides]
+    statements += [FindingStatement(side, name, table[name], side) for name in _SHOWN for side, table in sides]
     return make_ledger_findings(
         Category.STORES_DIFFER,
         keys.take(pa.array(rows)),

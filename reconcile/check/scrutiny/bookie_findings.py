@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.check.scrutiny.lifecycle import is_mass
-from reconcile.check.scrutiny.replication import Replication
+from reconcile.check.scrutiny.replication import StoredReplication
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Statement
+from reconcile.findings.table import Finding, FindingStatement
 from recovery.errors import Reason
 
 LOST_BOOKIE_DELAY: Final = "/underreplication/lostBookieRecoveryDelay"
@@ -30,8 +30,8 @@ def list_silent(bookies: Iterable[str], why: Mapping[str, str]) -> Iterator[Find
     """Yield a finding for each registered bookie that does not answer; `why`: the error."""
     for bookie in sorted(bookies):
         statements = [
-            Statement("store", "registration", "yes", "registration"),
-            Statement("bookies", "answer", why.get(bookie) or "none", "wire"),
+            FindingStatement("store", "registration", "yes", "registration"),
+            FindingStatement("bookies", "answer", why.get(bookie) or "none", "wire"),
         ]
         yield Finding(Category.BOOKIE_SILENT, bookie, statements, bookies=[bookie])
 
@@ -39,21 +39,23 @@ def list_silent(bookies: Iterable[str], why: Mapping[str, str]) -> Iterator[Find
 def list_unresolved(unresolved: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a finding for each name in records that is not a known bookie's."""
     for name, why in sorted(unresolved.items()):
-        yield Finding(Category.ALIAS_UNRESOLVED, name, [Statement("store", "name", why, "records")], bookies=[name])
+        yield Finding(
+            Category.ALIAS_UNRESOLVED, name, [FindingStatement("store", "name", why, "records")], bookies=[name]
+        )
 
 
 def list_suspect_disks(damage: pa.Table) -> Iterator[Finding]:
     """Yield a finding for each folder on a suspect disk; DAMAGE of inventories in."""
     for row in damage.filter(pc.equal(damage["reason"], Reason.SUSPECT_DISK.value)).to_pylist():
         statements = [
-            Statement("bookies", "folder", row["file"], "inventory"),
-            Statement("bookies", "damage", row["detail"], "inventory"),
+            FindingStatement("bookies", "folder", row["file"], "inventory"),
+            FindingStatement("bookies", "damage", row["detail"], "inventory"),
         ]
         yield Finding(Category.SUSPECT_DISK, f"{row['bookie']} {row['file']}", statements, bookies=[row["bookie"]])
 
 
 def list_unaware(
-    unmarked: Mapping[str, int], replication: Replication, delay_s: float, waited_s: Mapping[str, float]
+    unmarked: Mapping[str, int], replication: StoredReplication, delay_s: float, waited_s: Mapping[str, float]
 ) -> Iterator[Finding]:
     """Yield a finding for each lost bookie with ledgers that should be marked by now.
 
@@ -73,9 +75,9 @@ def list_unaware(
         if why is None:
             continue
         statements = [
-            Statement("store", "registration", "none", "registration"),
-            Statement("store", "ledgers that name it and are not marked", ledgers, "records"),
-            Statement("store", "why", why, "underreplication"),
+            FindingStatement("store", "registration", "none", "registration"),
+            FindingStatement("store", "ledgers that name it and are not marked", ledgers, "records"),
+            FindingStatement("store", "why", why, "underreplication"),
         ]
         yield Finding(Category.AUDITOR_UNAWARE, bookie, statements, bookies=[bookie])
 
@@ -88,11 +90,11 @@ def list_listing_doubts(gaps: Sequence[str], vanished: int, listed: int) -> Iter
         vanished: ledgers that the run before listed, and that are no longer in the store.
         listed: ledgers that the run before listed.
     """
-    statements = [Statement("store", "not read", gap) for gap in gaps[:_GAPS]]
+    statements = [FindingStatement("store", "not read", gap) for gap in gaps[:_GAPS]]
     if len(gaps) > _GAPS:
-        statements.append(Statement("store", "more parts that were not read", len(gaps) - _GAPS))
+        statements.append(FindingStatement("store", "more parts that were not read", len(gaps) - _GAPS))
     if is_mass(vanished, listed):
-        statements.append(Statement("earlier", "ledgers that it listed and are gone", f"{vanished} of {listed}"))
+        statements.append(FindingStatement("earlier", "ledgers that it listed and are gone", f"{vanished} of {listed}"))
     if statements:
         yield Finding(Category.LISTING_INCOMPLETE, "ledgers", statements, unknowns=["whether the others were deleted"])
 

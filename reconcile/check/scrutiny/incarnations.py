@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Statement
+from reconcile.findings.table import Finding, FindingStatement
 from recovery.codecs.store import COOKIES
 from recovery.model.tables import WIPED
 
@@ -126,7 +126,7 @@ def trace_bookies(pairs: pa.Table, beginnings: Mapping[str, int]) -> dict[str, T
     """Return the traces of bookies in a bucket range.
 
     Args:
-        pairs: of a `Judgement`.
+        pairs: of a `LookJudgement`.
         beginnings: as `find_beginnings` returns them.
     """
     began = pa.array([beginnings.get(name) for name in pairs["bookie"].to_pylist()], pa.int64())
@@ -207,15 +207,17 @@ def list_changed(wiped: Iterable[Wiped], traces: Mapping[str, Traces]) -> Iterat
             *(
                 []
                 if entry.earlier_cookie_txn is None
-                else [Statement("earlier", "cookie made in transaction", entry.earlier_cookie_txn, "cookies")]
+                else [FindingStatement("earlier", "cookie made in transaction", entry.earlier_cookie_txn, "cookies")]
             ),
-            Statement("store", "cookie made in transaction", entry.cookie_txn, "cookies"),
-            Statement("store", "ledgers with older records that name it for entries", seen.older, "records"),
-            Statement("bookies", "of these, ledgers that it has entries of", seen.older_held, "lists"),
-            Statement("bookies", "of these, ledgers that it lacks entries of", entry.ledgers, "lists"),
-            Statement("bookies", "seen like this since", entry.since.isoformat(timespec="seconds"), "runs"),
+            FindingStatement("store", "cookie made in transaction", entry.cookie_txn, "cookies"),
+            FindingStatement("store", "ledgers with older records that name it for entries", seen.older, "records"),
+            FindingStatement("bookies", "of these, ledgers that it has entries of", seen.older_held, "lists"),
+            FindingStatement("bookies", "of these, ledgers that it lacks entries of", entry.ledgers, "lists"),
+            FindingStatement("bookies", "seen like this since", entry.since.isoformat(timespec="seconds"), "runs"),
         ]
         if seen.older_unseen:
-            statements.append(Statement("bookies", "of these, not asked for in this run", seen.older_unseen, "lists"))
+            statements.append(
+                FindingStatement("bookies", "of these, not asked for in this run", seen.older_unseen, "lists")
+            )
         unknown = ["the content of its old disks"]
         yield Finding(Category.INCARNATION_CHANGED, entry.bookie, statements, bookies=[entry.bookie], unknowns=unknown)

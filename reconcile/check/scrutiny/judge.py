@@ -22,13 +22,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.check.scrutiny.replication import Replication, find_overdue, list_overdue
+from reconcile.check.scrutiny.replication import StoredReplication, find_overdue, list_overdue
 from reconcile.findings import table
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run, Statement
+from reconcile.findings.table import FindingRun, FindingStatement
 from reconcile.rules import diff, entries_beyond_end, holds
 from reconcile.rules.segments import copy_findings
-from reconcile.rules.segments.copies import CopyFaults, Doubt, Sight, find_faults
+from reconcile.rules.segments.copies import CopyFaults, Sight, UndecidedReason, find_faults
 from reconcile.rules.segments.faults import Fault
 from reconcile.rules.segments.member_names import name_any
 from reconcile.rules.segments.placement import PlacementSettings
@@ -50,8 +50,8 @@ SKIPPED: Final = "skipped"
 UNDECIDED: Final = "undecided"
 PASSED: Final = ("marked", "guarded")
 """Reasons to skip closed ledgers with known copies."""
-_DOUBTS: Final = np.array(["", *(doubt.name.lower().replace("_", " ") for doubt in Doubt)], object)
-"""By `Doubt`: not seen, undated, changed, sampled."""
+_DOUBTS: Final = np.array(["", *(doubt.name.lower().replace("_", " ") for doubt in UndecidedReason)], object)
+"""By `UndecidedReason`: not seen, undated, changed, sampled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Demands:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judgement:
+class LookJudgement:
     """The result of one look.
 
     Attributes:
@@ -103,16 +103,16 @@ def judge_range(
     stored: pa.Table,
     copies: pa.Table,
     sight: Sight,
-    replication: Replication,
+    replication: StoredReplication,
     demands: Demands,
-    run: Run,
+    run: FindingRun,
     *,
     everywhere: bool,
     awaited: frozenset[str] = frozenset(),
     earlier_records: pa.Table | None = None,
     earlier_missing: pa.Table | None = None,
     heights: entries_beyond_end.Past | None = None,
-) -> Judgement:
+) -> LookJudgement:
     """Judge the ledgers of a bucket range.
 
     Args:
@@ -191,12 +191,12 @@ def judge_range(
     doubted = pa.concat_tables([grave, entries_beyond_end.list_unproven(beyond, heights)])
     # Partly read ledgers get no second look: the next run reads on.
     waiting = np.zeros(stored.num_rows, np.bool_)
-    waiting[rows[faults.doubts != Doubt.SAMPLED]] = True
+    waiting[rows[faults.doubts != UndecidedReason.SAMPLED]] = True
     suspect = _find_among(stored, doubted) | (waiting & name_any(stored, awaited))
     records = {why: stored.filter(pa.array(reason == why)) for why in by_reason}
     missing = [_give_missing(records[why], faults.missing, earlier_missing, run) for why, faults in by_reason.items()]
     pairs = [_give_keys(records[why], faults.pairs) for why, faults in by_reason.items()]
-    return Judgement(
+    return LookJudgement(
         findings,
         verdicts,
         suspect,
@@ -216,7 +216,7 @@ def _give_keys(records: pa.Table, rows: pa.Table) -> pa.Table:
     return pa.table({name: table[name] for table in (keys, rows) for name in table.column_names if name != "row"})
 
 
-def _give_missing(records: pa.Table, rows: pa.Table, earlier: pa.Table | None, run: Run) -> pa.Table:
+def _give_missing(records: pa.Table, rows: pa.Table, earlier: pa.Table | None, run: FindingRun) -> pa.Table:
     """Return MISSING of `MISSING_ROWS`; rows from an earlier look alone keep their time."""
     missing = _give_keys(records, rows).rename_columns({"changed_txn": "record_txn"})
     seen = pa.array([run.at] * missing.num_rows, MISSING.field("seen").type)
@@ -278,7 +278,7 @@ def _find_among(stored: pa.Table, rows: pa.Table) -> Mask:
     return mask
 
 
-def _find_guarded(stored: pa.Table, replication: Replication) -> Mask:
+def _find_guarded(stored: pa.Table, replication: StoredReplication) -> Mask:
     named = holds.is_named(stored)
     if not replication.guarded:
         return named
@@ -300,7 +300,7 @@ def _count_lost(marked: Mask, faults: CopyFaults, *, everywhere: bool) -> Ints:
     return lost
 
 
-def _find_unknown(judged: pa.Table, copies: pa.Table, faults: CopyFaults, run: Run) -> pa.Table:
+def _find_unknown(judged: pa.Table, copies: pa.Table, faults: CopyFaults, run: FindingRun) -> pa.Table:
     """Return a finding for each ledger that entries are lost of and no bookie knows, as `recover` has it."""
     lost = faults.faults.filter(pc.equal(faults.faults["fault"], int(Fault.LOST)))
     records = judged.take(lost["row"].unique())
@@ -308,8 +308,8 @@ def _find_unknown(judged: pa.Table, copies: pa.Table, faults: CopyFaults, run: R
     return diff.findings(diff.list_unknown(records.filter(pa.array(~_find_among(records, of_these)))), run)
 
 
-def _find_unparsable(broken: pa.Table, run: Run) -> pa.Table:
+def _find_unparsable(broken: pa.Table, run: FindingRun) -> pa.Table:
     """Return a finding for each record that cannot be read, as `recover` has it."""
-    statements = [Statement("store", "raw", broken["error"])]
+    statements = [FindingStatement("store", "raw", broken["error"])]
     keys = broken.select(list(KEY_COLUMNS))
     return table.make_ledger_findings(Category.METADATA_UNPARSABLE, keys, statements, run, subject="raw")

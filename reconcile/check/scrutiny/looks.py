@@ -32,7 +32,7 @@ LEFT: Final = frozenset({"sampled", "changed", "undated"})
 or its record is, or may be, newer than the inventory of a bookie."""
 
 
-class Kind(StrEnum):
+class SuspectKind(StrEnum):
     """What becomes of a suspect."""
 
     CONFIRMED = "confirmed"
@@ -44,7 +44,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LedgerLook:
     """The result of one look at a ledger.
 
     Attributes:
@@ -74,13 +74,13 @@ class Suspect:
         waits: looks in which a bookie did not answer.
     """
 
-    last: Look
+    last: LedgerLook
     changes: int = 0
     waits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SuspectOutcome:
     """What becomes of a suspect.
 
     Attributes:
@@ -90,13 +90,13 @@ class Outcome:
         suspect: its state for the next look.
     """
 
-    kind: Kind
+    kind: SuspectKind
     reason: str | None = None
     findings: frozenset[str] = frozenset()
     suspect: Suspect | None = None
 
 
-def look_again(suspect: Suspect, look: Look, *, rechecks: int) -> Outcome:
+def look_again(suspect: Suspect, look: LedgerLook, *, rechecks: int) -> SuspectOutcome:
     """Decide the outcome of a suspect.
 
     Args:
@@ -105,24 +105,28 @@ def look_again(suspect: Suspect, look: Look, *, rechecks: int) -> Outcome:
         rechecks: how often a silent bookie is asked again.
     """
     if look.version is None:
-        return Outcome(Kind.SKIPPED, "gone")
+        return SuspectOutcome(SuspectKind.SKIPPED, "gone")
     if look.skipped is not None:
-        return Outcome(Kind.SKIPPED, look.skipped)
+        return SuspectOutcome(SuspectKind.SKIPPED, look.skipped)
     same_record = look.version == suspect.last.version
     if not look.is_fresh:
         known = suspect.last.findings
-        return Outcome(Kind.CONFIRMED, findings=known) if same_record else Outcome(Kind.UNDECIDED, "changed")
+        return (
+            SuspectOutcome(SuspectKind.CONFIRMED, findings=known)
+            if same_record
+            else SuspectOutcome(SuspectKind.UNDECIDED, "changed")
+        )
     if not look.findings:
         if look.left is not None:
-            return Outcome(Kind.UNDECIDED, look.left)
+            return SuspectOutcome(SuspectKind.UNDECIDED, look.left)
         if not look.unseen:
-            return Outcome(Kind.CLEAN)
+            return SuspectOutcome(SuspectKind.CLEAN)
         if suspect.waits >= rechecks:
-            return Outcome(Kind.UNDECIDED, "no answer")
-        return Outcome(Kind.WAITS, suspect=replace(suspect, last=look, waits=suspect.waits + 1))
+            return SuspectOutcome(SuspectKind.UNDECIDED, "no answer")
+        return SuspectOutcome(SuspectKind.WAITS, suspect=replace(suspect, last=look, waits=suspect.waits + 1))
     confirmed = look.findings & suspect.last.findings
     if same_record and confirmed:
-        return Outcome(Kind.CONFIRMED, findings=confirmed | look.findings & EXPLAINING)
+        return SuspectOutcome(SuspectKind.CONFIRMED, findings=confirmed | look.findings & EXPLAINING)
     if suspect.changes >= MOST_CHANGES:
-        return Outcome(Kind.UNDECIDED, "changing")
-    return Outcome(Kind.AGAIN, suspect=replace(suspect, last=look, changes=suspect.changes + 1))
+        return SuspectOutcome(SuspectKind.UNDECIDED, "changing")
+    return SuspectOutcome(SuspectKind.AGAIN, suspect=replace(suspect, last=look, changes=suspect.changes + 1))

@@ -13,9 +13,9 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.check.scrutiny.replication import Replication
+from reconcile.check.scrutiny.replication import StoredReplication
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Statement
+from reconcile.findings.table import Finding, FindingStatement
 
 RUNS: Final = 10
 _WINDOWS: Final = 2
@@ -92,7 +92,7 @@ def follow_marks(
 
 
 def list_stalled(
-    progress: MarkProgress, replication: Replication, grace_s: float, begun: datetime
+    progress: MarkProgress, replication: StoredReplication, grace_s: float, begun: datetime
 ) -> Iterator[Finding]:
     """Yield a finding where no replication worker makes progress."""
     lasts = begun - progress.same_since
@@ -102,10 +102,14 @@ def list_stalled(
         return
     why = replication.disabled or (None if replication.auditor else "no auditor is elected")
     statements = [
-        Statement("store", "marks of closed ledgers", progress.number, "underreplication"),
-        Statement("store", "oldest since", None if progress.oldest is None else progress.oldest.isoformat(), "marks"),
-        Statement("store", "no mark fell or changed since", progress.same_since.isoformat(timespec="seconds"), "runs"),
-        Statement("store", "runs that saw it", progress.same_runs, "runs"),
-        Statement("store", "why", why or "not known: no worker runs, or each fails", "underreplication"),
+        FindingStatement("store", "marks of closed ledgers", progress.number, "underreplication"),
+        FindingStatement(
+            "store", "oldest since", None if progress.oldest is None else progress.oldest.isoformat(), "marks"
+        ),
+        FindingStatement(
+            "store", "no mark fell or changed since", progress.same_since.isoformat(timespec="seconds"), "runs"
+        ),
+        FindingStatement("store", "runs that saw it", progress.same_runs, "runs"),
+        FindingStatement("store", "why", why or "not known: no worker runs, or each fails", "underreplication"),
     ]
     yield Finding(Category.REPLICATION_STALLED, "underreplication", statements)

@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import TRAITS, Category
-from reconcile.findings.table import Run, Statement, make_ledger_findings
+from reconcile.findings.table import FindingRun, FindingStatement, make_ledger_findings
 from reconcile.rules.sides import ABSENT, unite
 from reconcile.words import list_names
 from recovery.codecs.keys import read_marks
@@ -66,7 +66,7 @@ MARKS: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replication:
+class StoredReplication:
     """The nodes of a store for the repair of ledgers; small except for the marks.
 
     Attributes:
@@ -164,7 +164,7 @@ def _read_marks(nodes: pa.Table, part: range | None) -> pa.Table:
     )
 
 
-def list_overdue(stored: pa.Table, replication: Replication, run: Run, grace_s: float) -> pa.Table:
+def list_overdue(stored: pa.Table, replication: StoredReplication, run: FindingRun, grace_s: float) -> pa.Table:
     """Return the marks that are older than the grace, the oldest first: `MARKS`, and the row of each record.
 
     Args:
@@ -181,7 +181,9 @@ def list_overdue(stored: pa.Table, replication: Replication, run: Run, grace_s: 
     return late.take(pa.array(rows[both])).append_column("record", pa.array(places[both])).sort_by("since")
 
 
-def find_overdue(stored: pa.Table, late: pa.Table, lost: Ints, replication: Replication, run: Run) -> pa.Table:
+def find_overdue(
+    stored: pa.Table, late: pa.Table, lost: Ints, replication: StoredReplication, run: FindingRun
+) -> pa.Table:
     """Return a finding for each ledger with an overdue mark.
 
     Args:
@@ -207,12 +209,16 @@ def find_overdue(stored: pa.Table, late: pa.Table, lost: Ints, replication: Repl
         rows = pa.array(np.flatnonzero(mask))
         overdue = late.take(rows)
         statements = [
-            Statement("store", "marked since", overdue["since"]),
-            Statement("store", "bookies that are believed to lack it", texts.take(rows)),
-            Statement("store", "why it is still marked", pa.array(reasons, pa.string()).take(rows)),
-            Statement("store", "fragments done", pa.array([done for done, _ in fragments], pa.string()).take(rows)),
-            Statement("store", "fragments not done", pa.array([left for _, left in fragments], pa.string()).take(rows)),
-            Statement("bookies", "entries that no bookie has", pa.array(lost).take(rows)),
+            FindingStatement("store", "marked since", overdue["since"]),
+            FindingStatement("store", "bookies that are believed to lack it", texts.take(rows)),
+            FindingStatement("store", "why it is still marked", pa.array(reasons, pa.string()).take(rows)),
+            FindingStatement(
+                "store", "fragments done", pa.array([done for done, _ in fragments], pa.string()).take(rows)
+            ),
+            FindingStatement(
+                "store", "fragments not done", pa.array([left for _, left in fragments], pa.string()).take(rows)
+            ),
+            FindingStatement("bookies", "entries that no bookie has", pa.array(lost).take(rows)),
         ]
         named = pa.array([list(names) for names in replicas], pa.list_(pa.string())).take(rows)
         keys = overdue.select(list(KEY_COLUMNS))
@@ -223,13 +229,15 @@ def find_overdue(stored: pa.Table, late: pa.Table, lost: Ints, replication: Repl
     return pa.concat_tables(parts)
 
 
-def _find_lacking(record: Mapping[str, Any], replicas: Sequence[str], replication: Replication) -> frozenset[str]:
+def _find_lacking(record: Mapping[str, Any], replicas: Sequence[str], replication: StoredReplication) -> frozenset[str]:
     """Return the bookies that lack copies: the ones in the mark; without any, the unregistered ones."""
     members = {name for segment in record["segments"] or () for name in segment["members"]}
     return frozenset(replicas or members - replication.registered)
 
 
-def _sort_fragments(record: Mapping[str, Any], replicas: Sequence[str], replication: Replication) -> tuple[str, str]:
+def _sort_fragments(
+    record: Mapping[str, Any], replicas: Sequence[str], replication: StoredReplication
+) -> tuple[str, str]:
     """Return the fragments of a ledger that no lacking bookie is named for, and the others, in words."""
     segments: Sequence[Any] = record["segments"] or []
     lacking = _find_lacking(record, replicas, replication)
@@ -242,14 +250,14 @@ def _sort_fragments(record: Mapping[str, Any], replicas: Sequence[str], replicat
             left.append(f"{entries} ({', '.join(names)})")
         else:
             done.append(entries)
-    return _word_fragments(done, len(segments)), _word_fragments(left, len(segments))
+    return _describe_fragments(done, len(segments)), _describe_fragments(left, len(segments))
 
 
-def _word_fragments(names: Sequence[str], count: int) -> str:
+def _describe_fragments(names: Sequence[str], count: int) -> str:
     return f"{len(names)} of {count}: {list_names(names, _FRAGMENTS)}" if names else "none"
 
 
-def _is_open_there(record: Mapping[str, Any], replicas: Sequence[str], replication: Replication) -> bool:
+def _is_open_there(record: Mapping[str, Any], replicas: Sequence[str], replication: StoredReplication) -> bool:
     """Whether the missing copies are in the segment that is being written, and an earlier segment shows entries."""
     segments: Sequence[Any] = record["segments"] or []
     if record["state"] != "OPEN" or len(segments) < 2:
@@ -257,7 +265,7 @@ def _is_open_there(record: Mapping[str, Any], replicas: Sequence[str], replicati
     return not _find_lacking(record, replicas, replication).isdisjoint(segments[-1]["members"])
 
 
-def _explain(ledger: LedgerId, record: Mapping[str, Any], replication: Replication) -> str:
+def _explain(ledger: LedgerId, record: Mapping[str, Any], replication: StoredReplication) -> str:
     holder = replication.locks.get(ledger)
     if ledger in replication.guarded:
         return f"guarded by {holder}: no worker replicates it until the restore is settled"

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, LedgerKey, Statement
+from reconcile.findings.table import Finding, FindingStatement, LedgerKey
 from recovery.model import groups as sequence
 from recovery.model.groups import KeyedRuns
 from recovery.model.tables import GROUPS, KEY_COLUMNS
@@ -101,12 +101,12 @@ def make_finding(key: LedgerKey, differing: Sequence[Comparison], compared: int)
     entries = sorted({pair.entry for pair in differing})
     former = sorted({pair.former for pair in differing})
     statements = [
-        Statement("bookies", "replaced, and have entries from after that", ", ".join(former), "wire"),
-        Statement(
+        FindingStatement("bookies", "replaced, and have entries from after that", ", ".join(former), "wire"),
+        FindingStatement(
             "bookies", "have others in their place", ", ".join(sorted({pair.member for pair in differing})), "wire"
         ),
-        Statement("bookies", "entries that differ", len(entries), "wire"),
-        Statement("bookies", "entries that were compared", compared, "wire"),
+        FindingStatement("bookies", "entries that differ", len(entries), "wire"),
+        FindingStatement("bookies", "entries that were compared", compared, "wire"),
     ]
     groups = [{"first": entry, "last": entry, "size": 1, "period": 0} for entry in entries]
     unknown = ["which of them were acknowledged"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.rules import diff
 from recovery.model import tables
 
@@ -29,7 +29,7 @@ _SHOWN_BY: Final = pa.array(
 
 
 def find_other_stripes(
-    records: pa.Table, copies: pa.Table, bookies: pa.Table, damage: pa.Table, findings: pa.Table, run: Run
+    records: pa.Table, copies: pa.Table, bookies: pa.Table, damage: pa.Table, findings: pa.Table, run: FindingRun
 ) -> pa.Table:
     """Return a finding for each ledger with another striping of its copies than in its record.
 
@@ -45,10 +45,10 @@ def find_other_stripes(
     if not len(odd):
         return tables.FINDINGS.empty_table()
     from recovery.infer.prior import Prior, ShapeCounts  # noqa: PLC0415 - a healthy cluster's scrutiny never needs it
-    from recovery.infer.reconstruct import Options, reconstruct  # noqa: PLC0415 - likewise
+    from recovery.infer.reconstruct import InferOptions, reconstruct  # noqa: PLC0415 - likewise
 
     stored, held = (rows.filter(pc.is_in(rows["ledger"], value_set=odd)) for rows in (records, copies))
-    shown = reconstruct(_leave_striping(held), bookies, damage, Prior.build(ShapeCounts()), Options())
+    shown = reconstruct(_leave_striping(held), bookies, damage, Prior.build(ShapeCounts()), InferOptions())
     rows = diff.disagreements(shown, stored, diff.match(shown, stored))
     return diff.findings(rows.filter(pc.equal(rows["category"], Category.QUORUM_DIFFERS)), run)
 

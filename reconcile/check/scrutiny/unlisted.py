@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from reconcile.check.preflight.gc_settings import COLLECTION_STOPS
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run, Statement, make_ledger_findings
+from reconcile.findings.table import FindingRun, FindingStatement, make_ledger_findings
 from reconcile.rules.copy_bytes import state_bytes, state_last_writes
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs.store_kind import ZOOKEEPER, StoreKind
@@ -31,7 +31,7 @@ def find_unlisted(
     stored: pa.Table,
     copies: pa.Table,
     earlier_records: pa.Table | None,
-    run: Run,
+    run: FindingRun,
     kind: StoreKind = ZOOKEEPER,
     last_writes: pa.Table | None = None,
 ) -> pa.Table:
@@ -64,16 +64,18 @@ def find_unlisted(
         places, earlier = unite([alone, earlier_records]).rows
         known[places[(places != ABSENT) & (earlier != ABSENT)]] = True
     statements = [
-        Statement("store", "record", "none", "store"),
-        Statement(
+        FindingStatement("store", "record", "none", "store"),
+        FindingStatement(
             "earlier", "record", "not asked" if earlier_records is None else pc.if_else(pa.array(known), "yes", "none")
         ),
-        Statement("bookies", "hold it", pa.array([", ".join(names) for names in holders], pa.string())),
-        Statement("bookies", "entries on one of them, at most", alone["entries_max"]),
+        FindingStatement("bookies", "hold it", pa.array([", ".join(names) for names in holders], pa.string())),
+        FindingStatement("bookies", "entries on one of them, at most", alone["entries_max"]),
         *state_bytes(alone, copies_alone),
         *([] if last_writes is None else [state_last_writes(alone, last_writes)]),
-        Statement("bookies", "have collected it", pa.array([", ".join(names) for names in collected], pa.string())),
-        *([] if kind.has_replication else [Statement("store", "why it may still be held", COLLECTION_STOPS)]),
+        FindingStatement(
+            "bookies", "have collected it", pa.array([", ".join(names) for names in collected], pa.string())
+        ),
+        *([] if kind.has_replication else [FindingStatement("store", "why it may still be held", COLLECTION_STOPS)]),
     ]
     return make_ledger_findings(
         Category.DATA_WITHOUT_RECORD,
@@ -86,7 +88,7 @@ def find_unlisted(
     )
 
 
-def raise_old(findings: pa.Table, run: Run, grace_s: float, kind: StoreKind = ZOOKEEPER) -> pa.Table:
+def raise_old(findings: pa.Table, run: FindingRun, grace_s: float, kind: StoreKind = ZOOKEEPER) -> pa.Table:
     """Return findings, with notes that bookies should have ended within the grace raised to warnings.
 
     That is what is held without a record, where bookies collect while they run, and ledgers in limbo.

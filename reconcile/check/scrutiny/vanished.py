@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Statement
+from reconcile.findings.table import Finding, FindingStatement
 from reconcile.rules.sides import ABSENT, unite
 from reconcile.words import count_noun
 from recovery.model.tables import KEY_COLUMNS
@@ -54,7 +54,7 @@ VANISHED: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class VanishedWindow:
     """Vanished records between two consecutive runs.
 
     Attributes:
@@ -122,7 +122,7 @@ def find_vanished(earlier: pa.Table, stored: pa.Table, history: pa.Table) -> tup
     return rows.select(VANISHED.names).cast(VANISHED), pc.max(kept).as_py()
 
 
-def find_expected(windows: Sequence[Window], seconds: float) -> float:
+def find_expected(windows: Sequence[VanishedWindow], seconds: float) -> float:
     """Return the largest share of ledgers that vanished unexplained in an earlier window of this length."""
     return max((w.share * max(1.0, seconds / w.seconds) for w in windows if w.seconds > 0), default=0.0)
 
@@ -133,7 +133,12 @@ def list_lower_counters(earlier: Mapping[str, int], now: Mapping[str, int]) -> l
 
 
 def list_doubts(
-    vanished: Vanished, windows: Sequence[Window], seconds: float, went_back: Sequence[str], *, has_reasons: bool
+    vanished: Vanished,
+    windows: Sequence[VanishedWindow],
+    seconds: float,
+    went_back: Sequence[str],
+    *,
+    has_reasons: bool,
 ) -> Iterator[Finding]:
     """Yield a finding where too many ledgers vanished unexplained.
 
@@ -144,27 +149,27 @@ def list_doubts(
         went_back: signs that the store went back, in words.
         has_reasons: a deletion would be explained: by references, or by a store that remembers.
     """
-    signs = [Statement("store", "it went back", sign) for sign in went_back]
+    signs = [FindingStatement("store", "it went back", sign) for sign in went_back]
     if vanished.unlisted:
-        signs.append(Statement("store", "not listed, and there when asked for by their keys", vanished.unlisted))
+        signs.append(FindingStatement("store", "not listed, and there when asked for by their keys", vanished.unlisted))
     count, share = vanished.unexplained, vanished.unexplained / max(vanished.listed, 1)
     usual = find_expected(windows, seconds)
     floor = MOST if has_reasons else MOST_ALONE
     if count > AT_LEAST and share > max(floor, FACTOR * usual):
-        signs.append(Statement("earlier", "gone, and nothing explains it", f"{count} of {vanished.listed}"))
+        signs.append(FindingStatement("earlier", "gone, and nothing explains it", f"{count} of {vanished.listed}"))
     if count > AT_LEAST and _are_newest(vanished):
         text = f"all that were made since transaction {vanished.newest_kept}, and none before: {count}"
-        signs.append(Statement("earlier", "gone are the newest ledgers", text))
+        signs.append(FindingStatement("earlier", "gone are the newest ledgers", text))
     if not signs:
         return
     explained = ", ".join(f"{number} {why}" for why, number in sorted(vanished.explained.items()) if number)
     known = f"{100 * usual:.1f} % at most, by {count_noun(len(windows), 'earlier window')}" if windows else "not known"
     statements = [
         *signs,
-        Statement("earlier", "ledgers that it listed and are gone", f"{vanished.gone} of {vanished.listed}"),
-        Statement("store", "explained", explained or "none"),
-        Statement("earlier", "time since", str(timedelta(seconds=round(seconds)))),
-        Statement("earlier", "unexplained in so long a time, usually", known),
+        FindingStatement("earlier", "ledgers that it listed and are gone", f"{vanished.gone} of {vanished.listed}"),
+        FindingStatement("store", "explained", explained or "none"),
+        FindingStatement("earlier", "time since", str(timedelta(seconds=round(seconds)))),
+        FindingStatement("earlier", "unexplained in so long a time, usually", known),
     ]
     yield Finding(Category.LISTING_INCOMPLETE, "records", statements, unknowns=["whether the others were deleted"])
 
@@ -177,6 +182,6 @@ def _are_newest(vanished: Vanished) -> bool:
     )
 
 
-def read_windows(kept: Sequence[Sequence[Any]]) -> list[Window]:
+def read_windows(kept: Sequence[Sequence[Any]]) -> list[VanishedWindow]:
     """Return the windows that a manifest keeps."""
-    return [Window(float(seconds), int(listed), int(unexplained)) for seconds, listed, unexplained in kept]
+    return [VanishedWindow(float(seconds), int(listed), int(unexplained)) for seconds, listed, unexplained in kept]

@@ -13,6 +13,7 @@ from reconcile.cli.option_groups.wire import take_wire, wire_options
 from reconcile.cli.options import (
     FOLDER,
     PLACE,
+    build_argv_disks,
     carry_options,
     inventory_options,
     make_context,
@@ -21,7 +22,6 @@ from reconcile.cli.options import (
     quote_command,
     read_aliases,
     reason_option,
-    word_disks,
 )
 from reconcile.cli.output import Result
 from reconcile.jobs.context import add_remedy
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from reconcile.jobs.changes.apply import AppliedAndJudged, Confirmation, Review
     from reconcile.jobs.changes.touched import Touched
     from reconcile.plan.manifest import PlanCounts
-    from reconcile.write.apply_results import Tally
+    from reconcile.write.apply_results import AppliedTally
 
 from reconcile.words import list_names
 
@@ -170,7 +170,7 @@ def _ask_for_confirmation(review: "Review", accept_unseen: int) -> "Confirmation
     return Confirmation(typed, accept_unseen)
 
 
-def _word_tally(tally: "Tally") -> str:
+def _describe_tally(tally: "AppliedTally") -> str:
     """Say what became of the writes of one kind: what is none of them is not said."""
     parts = (
         (tally.written, "written"),
@@ -226,7 +226,7 @@ def _make_result(done: "AppliedAndJudged", plan: DatasetPlace, command: str, cou
         keys = "1 key no longer holds" if applied.changed_count == 1 else f"{applied.changed_count} keys no longer hold"
         verdict = f"{keys} what was written: another program writes here. {verdict}"
     details = [
-        f"{_LOCKS.get((kind, op), f'{op} {kind}')}: {_word_tally(t)}" for (kind, op), t in sorted(tallies.items())
+        f"{_LOCKS.get((kind, op), f'{op} {kind}')}: {_describe_tally(t)}" for (kind, op), t in sorted(tallies.items())
     ]
     details += [f"left as it is: {c.key} ({c.reason})" for c in applied.conflicts[:_SHOWN]]
     details += [f"changed since: {key}" for key in applied.changed[:_SHOWN]]
@@ -243,7 +243,7 @@ def _make_result(done: "AppliedAndJudged", plan: DatasetPlace, command: str, cou
     details.append(f"every write is recorded in {applied.journal}")
     details += list_starts(applied.bookies, AFTER_THAW if applied.starts_after_thaw else "now")
     code = applied.exit_code or (Exit.FOUND if touched.unexpected else Exit.DONE)
-    disks = word_disks([start.bookie for start in applied.bookies])
+    disks = build_argv_disks([start.bookie for start in applied.bookies])
     following = quote_command("bkmeta", "verify", plan, *carry_options("--metadata"), "--sample", "all", *disks)
     return Result(
         "apply",

@@ -75,7 +75,7 @@ def _describe_journal(journal: "JournalAccount") -> Iterator[str]:
     yield from (f"  {_describe_run(run)}" for run in journal.runs)
 
 
-def _word_keeping(places: Sequence[Path], journals: "Sequence[JournalAccount]") -> str:
+def _describe_keeping(places: Sequence[Path], journals: "Sequence[JournalAccount]") -> str:
     """Name the command that shows later that no lines were cut off."""
     kept = [journal.head[:_SHOWN_DIGITS] for journal in journals if journal.head]
     heads = [word for head in kept for word in ("--head", head)]
@@ -173,7 +173,7 @@ def verify(places: tuple[Path, ...], heads: tuple[str, ...], **shared: Any) -> N
             *torn,
             *(f"{journal.path}: head {journal.head}" for journal in journals),
         ],
-        following=_word_keeping(places, journals),
+        following=_describe_keeping(places, journals),
         facts={"journals": [_facts(journal) for journal in journals]},
     )
     sys.exit(output.show(result))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from reconcile.check.impact.names import Level, Target
+from reconcile.check.impact.names import DomainLevel, ImpactTarget
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.option_groups.ledger_files import read_ledger_file
 from reconcile.cli.options import (
@@ -18,7 +18,6 @@ from reconcile.cli.options import (
     FOLDER,
     PLACE,
     aliases_option,
-    demand_bookie_ids,
     evidence_option,
     inventory_options,
     make_context,
@@ -33,14 +32,15 @@ from reconcile.cli.options import (
     read_aliases,
     reason_option,
     references_option,
+    require_bookie_ids,
 )
 from reconcile.cli.output import Result
 from reconcile.cli.wording.impacts import (
+    describe_details,
+    describe_verdict,
     list_not_applicable,
     make_evidence_json,
     make_set_json,
-    word_details,
-    word_verdict,
 )
 from reconcile.operator_files import read_operator_text
 from recovery.errors import InputError
@@ -49,8 +49,8 @@ from recovery.place import DatasetPlace
 if TYPE_CHECKING:
     from reconcile.jobs.impact.question import ImpactAnswer
 
-_LEVELS: Final = [str(level) for level in Level]
-_MARGINS: Final = [str(Level.BOOKIE), str(Level.RACK)]
+_LEVELS: Final = [str(level) for level in DomainLevel]
+_MARGINS: Final = [str(DomainLevel.BOOKIE), str(DomainLevel.RACK)]
 _CODES: Final = {"SAFE": Exit.DONE, "UNSAFE": Exit.FOUND, "UNDECIDED": Exit.UNDECIDABLE}
 
 
@@ -86,8 +86,8 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @click.option("--host", "hosts", multiple=True, metavar="GLOB", help="All bookies on these hosts.")
 @click.option(
     "--target",
-    type=click.Choice([str(target) for target in Target]),
-    default=str(Target.DOWN),
+    type=click.Choice([str(target) for target in ImpactTarget]),
+    default=str(ImpactTarget.DOWN),
     show_default=True,
     help="What is done to them: read only, away for a while, or removed for good.",
 )
@@ -178,7 +178,7 @@ def check_impact(
     if any(not names for names in (*sets, *unrecoverable, *zookeeper)):
         raise click.UsageError("a list of bookies or hosts is empty")
     for names, option in ((sets, "--bookies"), (unrecoverable, "--unrecoverable")):
-        demand_bookie_ids([name for part in names for name in part], option)
+        require_bookie_ids([name for part in names for name in part], option)
     named = parse_ledgers(ledgers, scope, qualified, hint="--ledgers")
     if source is not None:
         named = tuple(dict.fromkeys([*named, *read_ledger_file(source, scope)]))
@@ -186,7 +186,7 @@ def check_impact(
         from reconcile.check.impact.segments.columns import Shape
         from reconcile.check.placement_files import read_placement, read_topology
         from reconcile.jobs.collect.tables import with_tables
-        from reconcile.jobs.impact.cache import Statement
+        from reconcile.jobs.impact.cache import LossStatement
         from reconcile.jobs.impact.check import check_impact as run
         from reconcile.jobs.impact.question import ImpactRequest, Taken
         from reconcile.jobs.references import read_references
@@ -200,7 +200,7 @@ def check_impact(
         uri=uri,
         cache=cache or find_cache_folder(),
         max_age=max_age,
-        taken=Taken(sets, domains, hosts, Target(target)),
+        taken=Taken(sets, domains, hosts, ImpactTarget(target)),
         topology=None if topology is None else read_topology(topology),
         placement=PlacementSettings() if placement is None else read_placement(placement),
         weights={} if weights is None else read_weights(weights),
@@ -209,12 +209,12 @@ def check_impact(
         references=read_references(references, context),
         evidence=evidence,
         most_unavailable=most_unavailable,
-        margin=None if margin is None else Level(margin),
+        margin=None if margin is None else DomainLevel(margin),
         most=most,
-        drill=None if drill is None else Level(drill),
+        drill=None if drill is None else DomainLevel(drill),
         stable_for=stable_for,
         unrecoverable=tuple(
-            Statement(declared, getpass.getuser(), reason or "", name) for names in unrecoverable for name in names
+            LossStatement(declared, getpass.getuser(), reason or "", name) for names in unrecoverable for name in names
         ),
         zookeeper=tuple(name for names in zookeeper for name in names),
         aliases=read_aliases(aliases),
@@ -239,7 +239,7 @@ def make_result(answer: "ImpactAnswer", uri: str, target: str, out: DatasetPlace
         out: of the dataset; None: none was written.
         asked: the ensemble's servers were named.
     """
-    summary = word_verdict(answer, target)
+    summary = describe_verdict(answer, target)
     not_applicable = list_not_applicable(answer, asked=asked)
     shown = answer.together or (answer.sets[0] if answer.sets else answer.now)
     return Result(
@@ -258,7 +258,7 @@ def make_result(answer: "ImpactAnswer", uri: str, target: str, out: DatasetPlace
             "unreadable": list(answer.unreadable_sample),
             "without_location": list(answer.unplaced),
         },
-        details=word_details(answer, target, not_applicable),
+        details=describe_details(answer, target, not_applicable),
         following=_choose_next(answer, uri),
         facts={
             "verdict": str(answer.verdict),
@@ -333,7 +333,7 @@ def read_weights(path: Path) -> dict[str, float]:
             raise InputError(f"{path}, line {number}", "is not an id and a number", form) from error
         if len(words) != 2 or not 0 <= weight < float("inf"):
             raise InputError(f"{path}, line {number}", "is not an id and a number", form)
-        demand_bookie_ids([bookie], f"{path}, line {number}")
+        require_bookie_ids([bookie], f"{path}, line {number}")
         weights[bookie] = weight
     return weights
 
@@ -342,4 +342,4 @@ def _write_page(out: DatasetPlace, answer: "ImpactAnswer", target: str) -> None:
     from reconcile.report.impact_page import impact_page
     from reconcile.report.pages import write_page
 
-    write_page(out, lambda: impact_page(answer, summary=word_verdict(answer, target), target=target, made=now()))
+    write_page(out, lambda: impact_page(answer, summary=describe_verdict(answer, target), target=target, made=now()))

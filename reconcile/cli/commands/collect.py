@@ -19,7 +19,6 @@ from reconcile.cli.options import (
     FOLDER,
     PLACE,
     carry_options,
-    demand_bookie_ids,
     executor_option,
     make_context,
     make_output,
@@ -28,6 +27,7 @@ from reconcile.cli.options import (
     output_options,
     quote_command,
     read_passwords,
+    require_bookie_ids,
 )
 from reconcile.cli.output import Output, Result
 from reconcile.cli.settings import CONF_FILE, DEFAULT, effective_settings
@@ -37,8 +37,8 @@ from reconcile.words import count_noun, list_names
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
-    from reconcile.jobs.collect.bookie import Damage, DamagePlace
-    from reconcile.jobs.context import Wire
+    from reconcile.jobs.collect.bookie import BookieDamage, DamagePlace
+    from reconcile.jobs.context import WireOptions
     from recovery.collect.deep_check.counts import DeepCounts
     from recovery.collect.incremental.records import Reused
 
@@ -197,7 +197,7 @@ def collect(
         if incremental or since:
             raise click.UsageError("--wire reads no disks: of the other options it takes --passwords and --out")
         names = tuple(name.strip() for name in bookies.split(",") if name.strip()) if bookies else None
-        demand_bookie_ids(names or (), "--bookies")
+        require_bookie_ids(names or (), "--bookies")
         sys.exit(output.show(_collect_over_wire(uri, names, asked, passwords, (master, python), out, output)))
     if bool(bookie_conf) == bool(ledger_dirs or index_dirs or journal_dirs):
         raise click.UsageError("give either --bookie-conf, or the folders with --ledger-dir and the like")
@@ -387,13 +387,13 @@ def _since(begun: str) -> str:
     return f"{then.isoformat(sep=' ', timespec='seconds')}, {age} ago"
 
 
-def _damage_lines(damage: "Damage") -> Iterator[str]:
+def _damage_lines(damage: "BookieDamage") -> Iterator[str]:
     """Say how much there is of each kind, and where the first are."""
     yield ", ".join(f"{reason.replace('_', ' ')}: {count}" for reason, count in damage.reasons.items())
-    yield from map(_word_place, damage.places)
+    yield from map(_describe_place, damage.places)
 
 
-def _word_place(place: "DamagePlace") -> str:
+def _describe_place(place: "DamagePlace") -> str:
     where = place.file + ("" if place.offset is None else f" at byte {place.offset}")
     ledger = "" if place.ledger is None else f", ledger {place.ledger}"
     return f"{where}: {place.reason.replace('_', ' ')}{ledger}" + (f" ({place.detail})" if place.detail else "")
@@ -402,7 +402,7 @@ def _word_place(place: "DamagePlace") -> str:
 def _collect_over_wire(
     uri: str,
     names: tuple[str, ...] | None,
-    wire: "Wire",
+    wire: "WireOptions",
     passwords: Path | None,
     spark: tuple[str | None, Path | None],
     out: DatasetPlace,

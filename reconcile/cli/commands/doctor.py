@@ -31,7 +31,7 @@ _WIDTH: Final = 22
 @output_options
 def doctor(uri: str | None, master: str, python: Path | None, *, session: bool, without: bool, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Say whether this installation is complete, and what to do about each thing that is missing."""
-    from reconcile.jobs.diagnose.doctor import DoctorRequest, State, examine_installation
+    from reconcile.jobs.diagnose.doctor import CheckState, DoctorRequest, examine_installation
 
     if session and without:
         raise click.UsageError("--spark and --no-spark exclude each other")
@@ -40,9 +40,9 @@ def doctor(uri: str | None, master: str, python: Path | None, *, session: bool, 
     output = make_output(shared)
     request = DoctorRequest(uri=uri, spark=not without, master=master if session else None, python=python)
     checks = examine_installation(request, make_context(output))
-    counts = {str(state): sum(check.state is state for check in checks) for state in State}
-    missing = [check for check in checks if check.state is State.MISSING]
-    skipped = counts[State.SKIPPED]
+    counts = {str(state): sum(check.state is state for check in checks) for state in CheckState}
+    missing = [check for check in checks if check.state is CheckState.MISSING]
+    skipped = counts[CheckState.SKIPPED]
     verdict = "everything that was checked is there"
     if missing:
         verdict = f"{len(missing)} of {len(checks)} are missing or wrong: {', '.join(check.name for check in missing)}"

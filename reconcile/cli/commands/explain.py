@@ -40,9 +40,9 @@ from reconcile.words import list_names
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
-    from reconcile.explain.field_evidence import Field
+    from reconcile.explain.field_evidence import ExplainedField
     from reconcile.explain.ledger import Explanation
-    from reconcile.explain.ledger_copies import Copy
+    from reconcile.explain.ledger_copies import SourceCopy
 
 CODES: Final = {"settled": Exit.DONE, "open": Exit.FOUND, "undecided": Exit.UNDECIDABLE}
 """Exit code of each standing."""
@@ -278,13 +278,13 @@ def _pairs(values: Mapping[str, str]) -> list[str]:
     return [f"{name:<{_WIDTH}} {value}" for name, value in values.items()]
 
 
-def _field(known: "Field") -> str:
+def _field(known: "ExplainedField") -> str:
     # What is long is in the timeline, line by line.
     value = known.value if len(known.value) <= _VALUE else "see the timeline"
     return f"{known.name:<{_WIDTH}} {value:<{_VALUE}} {known.grade:<9}" + known.evidence
 
 
-def _copy(copy: "Copy") -> Iterator[str]:
+def _copy(copy: "SourceCopy") -> Iterator[str]:
     entries = f", {copy.entries} in all: {', '.join(copy.ranges)}" if copy.ranges else ", no entries"
     texts = [f"{copy.bookie} ({copy.source}){entries}"]
     texts += ["fenced"] if copy.fenced else []

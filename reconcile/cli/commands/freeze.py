@@ -10,11 +10,11 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FOLDER,
     carry_options,
+    describe_collect,
     make_context,
     make_output,
     output_options,
     reason_option,
-    word_collect,
 )
 from reconcile.cli.output import Result
 from reconcile.cli.wording.freezing import (
@@ -140,7 +140,7 @@ def _frozen_result(frozen: "Frozen", request: "FreezeRequest", kept: Path | None
             "not_stopped": GOES_ON,
         },
         details=details,
-        following="stop every bookie: kill -STOP" if code == Exit.FOUND else word_collect(),
+        following="stop every bookie: kill -STOP" if code == Exit.FOUND else describe_collect(),
         facts={
             **change_facts(frozen.proposal, frozen.root, frozen.identity, request.journal),
             "identity_file": None if kept is None else str(kept),
@@ -163,7 +163,7 @@ def _frozen_result(frozen: "Frozen", request: "FreezeRequest", kept: Path | None
 
 def _judge(frozen: "Frozen", *, deletes_only: bool) -> tuple[str, int]:
     """Return the verdict and the exit code."""
-    from reconcile.write.freezing.freeze_state import State
+    from reconcile.write.freezing.freeze_state import FreezeExtent
 
     state, trials, silent, untried = frozen.state, frozen.trials, frozen.silent, frozen.untried
     for trial in trials:
@@ -171,7 +171,7 @@ def _judge(frozen: "Frozen", *, deletes_only: bool) -> tuple[str, int]:
             why = "it ignores rights (skipACL), or the principal is its super user"
             let = f"{trial.server} let {trial.principal} {trial.proof.allowed[0]}"
             return f"NOT FROZEN: {let}: {why}", Exit.FOUND
-    if state.open and not (deletes_only and state.state is State.DELETES):
+    if state.open and not (deletes_only and state.state is FreezeExtent.DELETES):
         return f"NOT FROZEN: {'; '.join([*state.open, *state.unknown])}", Exit.FOUND
     if state.unknown:
         return f"the rights are taken, but that they hold cannot be told: {'; '.join(state.unknown)}", Exit.UNDECIDABLE
@@ -183,5 +183,5 @@ def _judge(frozen: "Frozen", *, deletes_only: bool) -> tuple[str, int]:
         return f"the rights are taken, but there was no connection to try as {', '.join(untried)}", Exit.UNDECIDABLE
     refused = sum(len(trial.proof.refused) for trial in trials)
     servers = len({trial.server for trial in trials})
-    extent = "frozen for deletes only" if state.state is State.DELETES else "frozen"
+    extent = "frozen for deletes only" if state.state is FreezeExtent.DELETES else "frozen"
     return f"{extent}: every server named ({servers}) refused all {refused} attempts without our identity", 0

@@ -45,14 +45,14 @@ def inspect(files: tuple[Path, ...], *, account: bool, **shared: Any) -> None:  
 
 def _inspect_file(file: Path, output: Output) -> Result:
     from reconcile.jobs.diagnose.inspect import inspect_file
-    from recovery.inspect.file_kinds import Kind
+    from recovery.inspect.file_kinds import FileKind
     from recovery.inspect.file_notes import LISTED
 
     inspected = inspect_file(file, make_context(output))
     counted = ", ".join(_describe_counts(count, name) for name, count in inspected.counts.items())
     damage = f"damaged in {_describe_counts(inspected.damaged, 'places')}" if inspected.damaged else "no damage"
     verdict = f"{inspected.kind}, {inspected.size} bytes" + (f": {counted}" if counted else "") + f"; {damage}"
-    unit = "row" if inspected.kind in (Kind.LOCATIONS, Kind.LEDGERS, Kind.CACHED_MAPS) else "byte"
+    unit = "row" if inspected.kind in (FileKind.LOCATIONS, FileKind.LEDGERS, FileKind.CACHED_MAPS) else "byte"
     details = [f"{name:<{_WIDTH}}{text}" for name, text in inspected.header.items()]
     details += [
         f"{name:<{_WIDTH}}{text}" for name, text in (("first", inspected.first), ("last", inspected.last)) if text

@@ -17,13 +17,13 @@ from reconcile.cli.options import (
     FILE,
     aliases_option,
     carry_options,
+    describe_collect,
     find_inventories_folder,
     inventory_options,
     make_context,
     make_output,
     output_options,
     read_aliases,
-    word_collect,
 )
 from reconcile.cli.output import Output, Result
 from reconcile.words import count_noun, list_names
@@ -251,7 +251,7 @@ def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
     frozen = report.freeze is not None and report.freeze.frozen
     given = carry_options("--inventory", "--inventory-dir", "--metadata", "--aliases")
     recover = shlex.join(["bkmeta", "recover", *given, "--out", "plan"])
-    collect = word_collect()
+    collect = describe_collect()
     command = shlex.join(["bkmeta", "preflight", *given])
     stop = "stop every bookie (kill -STOP) and keep them stopped until apply has ended; then "
     lacking = report.level == "critical" or bool(report.counts.get("ledgers_absent"))

@@ -39,7 +39,7 @@ from reconcile.cli.options import (
 from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
 from reconcile.cli.wording.whole_datasets import tell_if_whole
-from reconcile.estimates import Step, estimate_s
+from reconcile.estimates import EstimatedStep, estimate_s
 from reconcile.estimates import in_words as time_in_words
 from reconcile.findings.refusal_texts import describe_reason
 from reconcile.words import count_noun, list_names
@@ -287,7 +287,7 @@ def _describe_plan(recovered: "Recovered") -> Iterator[str]:
     yield f"ledgers on {count_noun(len(manifest.coverage.scanned), 'bookie')}: {counts.ledgers}"
     yield f"of these in the store already: {counts.in_store_already}"
     yield f"the plan: {count_noun(counts.writes, 'write')}, hash {manifest.hash}"
-    yield f"to write it takes {time_in_words(estimate_s(Step.APPLY, counts.writes))}"
+    yield f"to write it takes {time_in_words(estimate_s(EstimatedStep.APPLY, counts.writes))}"
     yield f"the report: {to_place(recovered.plan.path) / REPORT}"
     if counts.guarded_by_names:
         yield (

@@ -15,7 +15,7 @@ from reconcile.words import count_noun, printable
 
 if TYPE_CHECKING:
     from reconcile.cli.rescue.hosts import Hosts
-    from reconcile.cli.rescue.record import Question, Record
+    from reconcile.cli.rescue.record import RescueQuestion, RescueRecord
 
 
 _DONE: Final = {"lost": "the cluster is back", "deletes": "the deletes are taken back"}
@@ -25,7 +25,7 @@ _DONE: Final = {"lost": "the cluster is back", "deletes": "the deletes are taken
 class _UnansweredError(Exception):
     """Questions that only a person can answer, and no terminal to ask on."""
 
-    def __init__(self, questions: "Sequence[Question]") -> None:
+    def __init__(self, questions: "Sequence[RescueQuestion]") -> None:
         super().__init__(", ".join(question.id for question in questions))
         self.questions = tuple(questions)
 
@@ -107,13 +107,13 @@ class Incident:
 
 def _run(incident: Incident, output: Output, say: Callable[[str], None], command: str) -> Result:
     from reconcile.cli.rescue.conductor import Conductor
-    from reconcile.cli.rescue.record import Record
+    from reconcile.cli.rescue.record import RescueRecord
     from recovery.out_folder import lock_folder
 
     with lock_folder(incident.out):
-        record = Record.open(incident.out, incident.uri, now, topic=incident.topic)
+        record = RescueRecord.open(incident.out, incident.uri, now, topic=incident.topic)
 
-        def ask(questions: "Sequence[Question]") -> None:
+        def ask(questions: "Sequence[RescueQuestion]") -> None:
             left = [question for question in questions if not _take_given(record, question, incident.given)]
             if left and not sys.stdin.isatty():
                 raise _UnansweredError(left)
@@ -140,7 +140,7 @@ def _run(incident: Incident, output: Output, say: Callable[[str], None], command
     )
 
 
-def _take_given(record: "Record", question: "Question", given: dict[str, str]) -> bool:
+def _take_given(record: "RescueRecord", question: "RescueQuestion", given: dict[str, str]) -> bool:
     """Take the answer of a file, if it has one.
 
     Raises:
@@ -158,7 +158,7 @@ def _take_given(record: "Record", question: "Question", given: dict[str, str]) -
     return True
 
 
-def _prompt(question: "Question") -> str:
+def _prompt(question: "RescueQuestion") -> str:
     for line in (f"\n{question.text}", *(f"  known: {line}" for line in question.known)):
         click.echo(printable(line), err=True)
     for choice, cost in question.choices.items():
@@ -169,7 +169,7 @@ def _prompt(question: "Question") -> str:
     return answer
 
 
-def _make_waiting(questions: "Sequence[Question]", command: str) -> Result:
+def _make_waiting(questions: "Sequence[RescueQuestion]", command: str) -> Result:
     lines = []
     for question in questions:
         lines += [f"{question.id}: {question.text}", *(f"  known: {line}" for line in question.known)]
@@ -189,12 +189,12 @@ def _make_waiting(questions: "Sequence[Question]", command: str) -> Result:
 
 
 def _show_status(out: Path) -> Result:
-    from reconcile.cli.rescue.record import Phase, read_record
+    from reconcile.cli.rescue.record import RescuePhase, read_record
 
     values = read_record(out)
     if values is None:
         return Result("rescue", f"{out} has no rescue", Exit.DONE, facts={"phases": {}, "answers": {}})
-    ended = {phase.value: values["phases"].get(phase.value, {}).get("ended") for phase in Phase}
+    ended = {phase.value: values["phases"].get(phase.value, {}).get("ended") for phase in RescuePhase}
     steps_left = [phase for phase, ended_at in ended.items() if ended_at is None]
     verdict = "all steps are done" if not steps_left else f"next is {steps_left[0]}"
     lines = [f"{phase}: " + (f"done {ended_at}" if ended_at else "not done") for phase, ended_at in ended.items()]

@@ -218,7 +218,7 @@ def scrutinize(
     suppressions, expired = ((), ()) if suppress is None else read_suppressions(suppress, now().date())
     aliases = read_aliases(shared["aliases"])
     asked = take_wire(shared, wire=wire or not inventories, without=frozenset({"aliases"}))
-    _demand_reads(sample_reads=sample_reads, wire=asked is not None)
+    _require_reads(sample_reads=sample_reads, wire=asked is not None)
     demands = Demands(
         grace.total_seconds(),
         None if topology is None else read_topology(topology),
@@ -257,7 +257,7 @@ def scrutinize(
     sys.exit(output.show(replace(result, details=[*result.details, *notes])))
 
 
-def _demand_reads(*, sample_reads: bool, wire: bool) -> None:
+def _require_reads(*, sample_reads: bool, wire: bool) -> None:
     """Refuse options of reads where no bookie is read from.
 
     Raises:

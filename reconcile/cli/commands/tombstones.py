@@ -22,13 +22,13 @@ from reconcile.cli.option_groups.deletes import (
     to_ms,
 )
 from reconcile.cli.options import (
-    demand_bookie_ids,
     list_scope_option,
     make_context,
     make_output,
     output_options,
     parse_scope,
     quote_command,
+    require_bookie_ids,
 )
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
@@ -140,7 +140,7 @@ def decommission(bookie: str, **shared: Any) -> None:  # noqa: ANN401 - the shar
 
     output = make_output(shared)
     target = take_target(shared)
-    demand_bookie_ids([bookie], "BOOKIE")
+    require_bookie_ids([bookie], "BOOKIE")
     concerned = decommission_bookie(target, bookie, make_context(output))
     result = Result(
         "tombstones-decommission",

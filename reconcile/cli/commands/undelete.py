@@ -35,8 +35,8 @@ from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from backends.zkfiles.store import At
-    from reconcile.jobs.undelete.histogram import Bar, SessionDeletes
-    from reconcile.jobs.undelete.request import Kept, KeptLedger, Undeleted
+    from reconcile.jobs.undelete.histogram import DeletesBar, SessionDeletes
+    from reconcile.jobs.undelete.request import KeptLedger, NotRestored, Undeleted
     from recovery.model.ids import LedgerId
 
 _SHOWN: Final = 10
@@ -146,9 +146,9 @@ def undelete(
         raise click.UsageError("choose by --session, by --topic, or by ledgers: one of them")
     with output.progress("looking at what was given", "stores"):
         from reconcile.jobs.undelete import undelete as job
-        from reconcile.jobs.undelete.request import Selection, UndeleteRequest
+        from reconcile.jobs.undelete.request import DeletedSelection, UndeleteRequest
 
-    selection = Selection(ledgers=ledgers, topic=topic, sessions=sessions, begin=begin, end=end)
+    selection = DeletedSelection(ledgers=ledgers, topic=topic, sessions=sessions, begin=begin, end=end)
     request = UndeleteRequest(
         uri=uri,
         out=out,
@@ -276,7 +276,7 @@ def _describe_sessions(sessions: "Sequence[SessionDeletes]", *, shows_all: bool)
     yield "a session is one connection: a broker's deletes by retention, too. See when: --session SESSION"
 
 
-def _draw(bars: "Sequence[Bar]") -> Iterator[str]:
+def _draw(bars: "Sequence[DeletesBar]") -> Iterator[str]:
     """Yield the histogram of the chosen sessions' deletes; spans without any are left out."""
     if not bars:
         return
@@ -295,7 +295,7 @@ def _draw(bars: "Sequence[Bar]") -> Iterator[str]:
 
 
 def _describe_kept(kept: "Mapping[LedgerId, KeptLedger]") -> Iterator[str]:
-    reasons: dict[Kept, dict[LedgerId, str]] = {}
+    reasons: dict[NotRestored, dict[LedgerId, str]] = {}
     for ledger, why in kept.items():
         reasons.setdefault(why.reason, {})[ledger] = why.detail
     for reason, ledgers in reasons.items():

@@ -23,7 +23,7 @@ from reconcile.words import count_noun, is_or_are, printable
 
 if TYPE_CHECKING:
     from reconcile.jobs.changes.undo import UndoOutcome
-    from reconcile.write.undo import Proposal
+    from reconcile.write.undo import UndoProposal
 
 _SHOWN: Final = 10
 
@@ -69,7 +69,7 @@ def undo(
     from reconcile.write.audit_journal import find_next_journal
 
     output, approvals = make_output(shared), take_approvals(shared)
-    request = job.UndoRequest(
+    request = job.UndoApplyRequest(
         journal=journal, uri=uri, confirmed=confirm, replaced_only=replaced_only, reason=reason, approvals=approvals
     )
     with add_remedy(f"what was taken back is recorded in {journal}: run the same command again"):
@@ -104,7 +104,7 @@ def undo(
     sys.exit(output.show(result))
 
 
-def _ask_for_hash(proposal: "Proposal") -> str | None:
+def _ask_for_hash(proposal: "UndoProposal") -> str | None:
     """Show on a terminal what would be taken back, and return what is typed; None: there is no terminal."""
     if not sys.stdin.isatty():
         return None
@@ -114,12 +114,12 @@ def _ask_for_hash(proposal: "Proposal") -> str | None:
     return typed
 
 
-def _proposal_lines(proposal: "Proposal") -> list[str]:
+def _proposal_lines(proposal: "UndoProposal") -> list[str]:
     counts = _proposal_counts(proposal)
     return [*(f"{name}: {count} written by the apply" for name, count in counts.items()), f"hash {proposal.hash}"]
 
 
-def _proposal_counts(proposal: "Proposal") -> dict[str, int]:
+def _proposal_counts(proposal: "UndoProposal") -> dict[str, int]:
     return {f"{op} {kind}": count for (kind, op), count in sorted(proposal.writes.items())}
 
 

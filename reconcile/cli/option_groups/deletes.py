@@ -25,7 +25,7 @@ from recovery.out_folder import write_whole
 
 if TYPE_CHECKING:
     from reconcile.deletes.tombstones import Tombstone
-    from reconcile.jobs.deletes.clusters import Target
+    from reconcile.jobs.deletes.clusters import DeleteTarget
     from reconcile.jobs.deletes.looks import Looks
     from recovery.model.ids import LedgerId
 
@@ -79,14 +79,14 @@ def retention_option(command: Callable[..., R]) -> Callable[..., R]:
     )(command)
 
 
-def take_target(values: dict[str, Any]) -> "Target":
+def take_target(values: dict[str, Any]) -> "DeleteTarget":
     """Take the options of `target_options` out of a command's arguments.
 
     Raises:
         InputError: the policy of this host cannot be used.
     """
     from backends.protocols import parse_acl
-    from reconcile.jobs.deletes.clusters import Target
+    from reconcile.jobs.deletes.clusters import DeleteTarget
 
     acl = values.pop("acl")
     try:
@@ -94,7 +94,7 @@ def take_target(values: dict[str, Any]) -> "Target":
             parse_acl(acl)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--acl") from error
-    return Target(values.pop("uri"), values.pop("journal"), acl, read_local_policy())
+    return DeleteTarget(values.pop("uri"), values.pop("journal"), acl, read_local_policy())
 
 
 def take_ledgers(values: dict[str, Any], *, may_be_none: bool = False) -> "tuple[LedgerId, ...]":
@@ -224,7 +224,7 @@ def describe_state(row: "Mapping[str, object]") -> str:
     return f"{row['ledger']}: {row['state']} since {row['since']}{until}, by {row['by']}"
 
 
-def write_ids(target: "Target", name: str, ledgers: "Iterable[LedgerId]") -> Path | None:
+def write_ids(target: "DeleteTarget", name: str, ledgers: "Iterable[LedgerId]") -> Path | None:
     """Write ledgers into a file of the journal's folder, one a line as --from takes them; None: there are none.
 
     A file that an earlier run left there is replaced, or removed.

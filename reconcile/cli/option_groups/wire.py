@@ -11,7 +11,7 @@ from reconcile.cli.options import FILE, aliases_option, read_aliases
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
-    from reconcile.jobs.context import Wire
+    from reconcile.jobs.context import WireOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,7 +74,7 @@ def wire_options(command: Callable[P, R]) -> Callable[P, R]:
     return command
 
 
-def take_wire(values: dict[str, Any], *, wire: bool, without: frozenset[str] = frozenset()) -> "Wire | None":
+def take_wire(values: dict[str, Any], *, wire: bool, without: frozenset[str] = frozenset()) -> "WireOptions | None":
     """Take the options of asking bookies out of a command's arguments; None where it does not ask any.
 
     Args:
@@ -94,12 +94,12 @@ def take_wire(values: dict[str, Any], *, wire: bool, without: frozenset[str] = f
                 raise click.UsageError(f"--{name.replace('_', '-')} has no meaning without --wire")
         return None
     from backends.bookie.auth import load_mechanism
-    from backends.bookie.client import Options, Tls
-    from reconcile.jobs.context import Wire
+    from backends.bookie.client import BookieOptions, BookieTls
+    from reconcile.jobs.context import WireOptions
 
     tls = None
     if given["tls_ca"] or given["tls_cert"]:
-        tls = Tls(given["tls_ca"], given["tls_cert"], given["tls_key"], check_host=not given["tls_any_host"])
+        tls = BookieTls(given["tls_ca"], given["tls_cert"], given["tls_key"], check_host=not given["tls_any_host"])
         try:
             tls.context()
         except (OSError, ssl.SSLError) as error:
@@ -112,7 +112,7 @@ def take_wire(values: dict[str, Any], *, wire: bool, without: frozenset[str] = f
             load_mechanism(given["bookie_auth"])
         except UnsupportedAuthError as error:
             raise InputError("--bookie-auth", str(error), "leave it out where bookies ask for none") from error
-    options = Options(
+    options = BookieOptions(
         deadline_s=given["deadline"],
         patience_s=given["patience"],
         per_bookie=given["max_requests_s"],
@@ -120,4 +120,4 @@ def take_wire(values: dict[str, Any], *, wire: bool, without: frozenset[str] = f
         tls=tls,
         auth=given["bookie_auth"],
     )
-    return Wire(options, read_aliases(given["aliases"]))
+    return WireOptions(options, read_aliases(given["aliases"]))

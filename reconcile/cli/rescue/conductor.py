@@ -31,24 +31,24 @@ from reconcile.cli.command import Exit
 from reconcile.cli.options import make_context, quote_command
 from reconcile.cli.output import Output
 from reconcile.cli.rescue import questions, scripts
-from reconcile.cli.rescue.copies import CollectedBookie, collect_bookie, copy_server, export_ledgers
+from reconcile.cli.rescue.copies import FetchedBookie, collect_bookie, copy_server, export_ledgers
 from reconcile.cli.rescue.hosts import BookieHost, Hosts
 from reconcile.cli.rescue.own_commands import run_own
-from reconcile.cli.rescue.record import Phase, Question, Record
+from reconcile.cli.rescue.record import RescuePhase, RescueQuestion, RescueRecord
 from reconcile.cli.rescue.transports import HostError, require_done, run_script
-from reconcile.cli.wording.topics import describe_topic, word_unload
+from reconcile.cli.wording.topics import describe_topic, describe_unload
 from reconcile.compare.evidence import sort_newest_first
 from reconcile.errors import GuardRefusedError, PlanError
-from reconcile.estimates import Step, estimate_s, in_words
+from reconcile.estimates import EstimatedStep, estimate_s, in_words
 from reconcile.jobs.context import connect
 from reconcile.jobs.plans.review import list_plan_ledgers
 from reconcile.jobs.upper_layers import have_topics
-from reconcile.plan.views.ledger_lists import Choice, HeldChoice, list_reuse_locked, select_held
+from reconcile.plan.views.ledger_lists import HeldChoice, LedgerFilter, list_reuse_locked, select_held
 from reconcile.plan.views.open_points import count_rights, count_unopened
 from reconcile.stores import catalog_path
 from reconcile.words import count_noun, list_names
-from reconcile.write.guards import OPEN_ACL, choose_acl, demand_layout, list_registered
-from reconcile.write.plan_actions import demand_acl
+from reconcile.write.guards import OPEN_ACL, choose_acl, list_registered, require_layout
+from reconcile.write.plan_actions import require_acl
 from recovery.codecs.store import Layout
 from recovery.dataset import SNAPSHOTS, Dataset, open_dataset
 
@@ -75,11 +75,11 @@ _READ: Final = (Exit.DONE, Exit.FOUND, Exit.UNDECIDABLE)
 """How a command ends that found something, and did what it does."""
 
 Say = Callable[[str], None]
-Ask = Callable[[Sequence[Question]], None]
+Ask = Callable[[Sequence[RescueQuestion]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RescueEnd:
     """How a rescue ended.
 
     Attributes:
@@ -109,7 +109,7 @@ class Conductor:
     """
 
     def __init__(
-        self, hosts: Hosts, uri: str, record: Record, output: Output, say: Say, ask: Ask, topic: str | None = None
+        self, hosts: Hosts, uri: str, record: RescueRecord, output: Output, say: Say, ask: Ask, topic: str | None = None
     ) -> None:
         self._output, self._topic = output, topic
         self._hosts, self._uri, self._record, self._say, self._ask = hosts, uri, record, say, ask
@@ -117,21 +117,21 @@ class Conductor:
         self._has_rights = parse_store_uri(uri).kind == "zookeeper"
         self._is_flat = "flat" in uri.partition(":")[0]
 
-    def run(self) -> Ended:
+    def run(self) -> RescueEnd:
         """Go on where the record ends.
 
         Raises:
             GuardRefusedError: it is dangerous to go on: the way out is said.
             HostError: a host cannot be reached, or a script failed there.
         """
-        steps: Mapping[Phase, Callable[[], None]] = {
-            Phase.LOOK: self._look,
-            Phase.STOP: self._stop,
-            Phase.COLLECT: self._collect,
-            Phase.DECIDE: self._decide,
-            Phase.REVIEW: self._review,
-            Phase.RESTORE: self._restore,
-            Phase.START: self._start,
+        steps: Mapping[RescuePhase, Callable[[], None]] = {
+            RescuePhase.LOOK: self._look,
+            RescuePhase.STOP: self._stop,
+            RescuePhase.COLLECT: self._collect,
+            RescuePhase.DECIDE: self._decide,
+            RescuePhase.REVIEW: self._review,
+            RescuePhase.RESTORE: self._restore,
+            RescuePhase.START: self._start,
         }
         for number, (phase, step) in enumerate(steps.items()):
             self._say(f"== {number} {phase.value}" + (": done before" if self._record.is_done(phase) else ""))
@@ -146,7 +146,7 @@ class Conductor:
         if self._topic is None and not self._record.values["commands"]:
             self._say("the first ten minutes are those of a lost store; were ledgers only deleted, stop nothing yet")
         seen = self._run("preflight", "--metadata", self._uri, codes=_READ)
-        facts = self._record.find_phase(Phase.LOOK)
+        facts = self._record.find_phase(RescuePhase.LOOK)
         ledgers = seen["counts"].get("ledgers_listed")
         facts["bookies"] = [row["id"] for row in seen.get("bookies", [])]
         facts["ledgers"] = ledgers or 0
@@ -222,10 +222,10 @@ class Conductor:
             return
         for bookie in self._hosts.bookies:
             self._say(f"{bookie.name}: {bookie.program} collect --bookie-conf {bookie.conf}")
-        seconds = estimate_s(Step.COLLECT, 1_000_000)
+        seconds = estimate_s(EstimatedStep.COLLECT, 1_000_000)
         self._say(f"  a million ledgers of a bookie take {in_words(seconds)}; an hour where its disk seeks")
         collected = self._collect_all()
-        facts = self._record.find_phase(Phase.COLLECT)
+        facts = self._record.find_phase(RescuePhase.COLLECT)
         facts["bookies"] = {item.name: item.bookie for item in collected if item.bookie is not None}
         facts["disks"] = {item.bookie: _list_disks(item) for item in collected if item.bookie is not None}
         unread = [item for item in collected if not item.is_complete]
@@ -234,9 +234,9 @@ class Conductor:
         named = {bookie.name: bookie.bookie for bookie in self._hosts.bookies}
         nameless = [item for item in unread if item.bookie is None and named[item.name] is None]
         text = "what is the id of {}, as ledger metadata names it?"
-        self._answer_all([Question(f"id of {item.name}", text.format(item.name)) for item in nameless])
+        self._answer_all([RescueQuestion(f"id of {item.name}", text.format(item.name)) for item in nameless])
 
-    def _collect_all(self) -> list[CollectedBookie]:
+    def _collect_all(self) -> list[FetchedBookie]:
         """Collect every bookie, all at once, and say each as it is done."""
         bookies, passwords = self._hosts.bookies, self._passwords
         with (
@@ -251,7 +251,7 @@ class Conductor:
 
     def _decide(self) -> None:
         plan = self._undelete() if self._kind == DELETES else self._recover()
-        facts = self._record.find_phase(Phase.DECIDE)
+        facts = self._record.find_phase(RescuePhase.DECIDE)
         facts["plan"], facts["hash"] = plan["plan"], plan["hash"]
         if self._kind == LOST and (snapshot := self._find_rights()) is not None:
             words = ["plan", "edit", plan["plan"], "--acl-of", f"catalog://{snapshot}"]
@@ -261,17 +261,17 @@ class Conductor:
         facts["rights"] = [] if rights is None else ["--acl", rights]
 
     def _review(self) -> None:
-        facts = self._record.find_phase(Phase.DECIDE)
+        facts = self._record.find_phase(RescuePhase.DECIDE)
         shown = self._run("plan", "show", facts["plan"], codes=(*_READ, Exit.REFUSED))
         self._say(f"the report: {Path(facts['plan']) / 'report.html'}")
         known = [shown["verdict"], *facts.get("topics", [])]
         if (root := self._name_rehearsal()) is not None and self._kind == LOST:
             words = ["rehearse", facts["plan"], "--metadata", root, *self._build_disk_options("1000")]
-            self._expect(Step.APPLY, self._count_writes())
+            self._expect(EstimatedStep.APPLY, self._count_writes())
             known.append(f"rehearsed: {self._run(*words, codes=_READ)['verdict']}")
             facts["rehearsed_s"] = round(self._record.values["commands"][-1]["seconds"])
             self._run("rehearse", facts["plan"], "--metadata", root, "--remove", codes=_READ)
-        question = Question(
+        question = RescueQuestion(
             "confirm",
             f"write this plan? type the first {_TYPED} digits of its hash, {facts['hash']}",
             (*known, f"{_ANY_HASH!r} confirms any plan: for a rehearsal with a file of answers"),
@@ -283,7 +283,7 @@ class Conductor:
             raise GuardRefusedError("the plan", problem, "run this again, and type its hash")
 
     def _restore(self) -> None:
-        facts = self._record.find_phase(Phase.DECIDE)
+        facts = self._record.find_phase(RescuePhase.DECIDE)
         plan, unseen = facts["plan"], int(facts.get("unseen", 0))
         words = ["apply", plan, "--incident", self._incident, "--confirm", facts["hash"], "--reason", "rescue"]
         words += [*facts.get("rights", []), *(["--accept-unseen", str(unseen)] if unseen else [])]
@@ -294,9 +294,9 @@ class Conductor:
         if "rehearsed_s" in facts:
             self._say(f"  apply takes {in_words(facts['rehearsed_s'])}, as its rehearsal did")
         else:
-            self._expect(Step.APPLY, self._count_writes())
+            self._expect(EstimatedStep.APPLY, self._count_writes())
         done = self._run(*words, codes=(Exit.DONE, Exit.FOUND))
-        own = self._record.find_phase(Phase.RESTORE)
+        own = self._record.find_phase(RescuePhase.RESTORE)
         own["starts"] = done.get("bookies", [])
         self._record.save()
         disks = self._build_disk_options("all")
@@ -304,14 +304,14 @@ class Conductor:
             self._read_back("disks read", ["verify", plan, "--incident", self._incident, *disks])
 
     def _start(self) -> None:
-        plan = self._record.find_phase(Phase.DECIDE)["plan"]
+        plan = self._record.find_phase(RescuePhase.DECIDE)["plan"]
         if self._kind == LOST and self._is_frozen:
             self._freeze()
         if self._is_stopped:
             self._start_bookies()
         words = ["verify", plan, "--incident", self._incident, "--sample", "all", "--wire"]
         read = self._read_back("wire read", words)
-        facts = self._record.find_phase(Phase.START)
+        facts = self._record.find_phase(RescuePhase.START)
         facts["read"], facts["read_code"] = read["verdict"], read["exit_code"]
         if self._is_frozen:
             self._thaw()
@@ -338,7 +338,7 @@ class Conductor:
 
     @property
     def _kind(self) -> str:
-        return str(self._record.find_phase(Phase.LOOK).get("kind", LOST))
+        return str(self._record.find_phase(RescuePhase.LOOK).get("kind", LOST))
 
     @property
     def _is_frozen(self) -> bool:
@@ -352,9 +352,9 @@ class Conductor:
         """Whether this rescue stops every bookie: all is lost, or nothing else keeps bookies from deleting."""
         return self._kind == LOST or self._record.find_answer(self._ask_to_keep().id) == "stop"
 
-    def _ask_to_keep(self) -> Question:
+    def _ask_to_keep(self) -> RescueQuestion:
         """Return the question how bookies are kept from deleting on a cluster that lives."""
-        facts = self._record.find_phase(Phase.LOOK)
+        facts = self._record.find_phase(RescuePhase.LOOK)
         if self._has_rights:
             return questions.ask_to_freeze(facts.get("ledgers", 0))
         return questions.ask_to_stop(len(facts.get("bookies", ())), len(self._hosts.bookies))
@@ -383,26 +383,26 @@ class Conductor:
         if quorums is not None and self._answer(quorums) != "unknown":
             self._write_incident(quorums=self._answer(quorums))
             plan = self._make_plan("recover with quorums")
-        self._record.find_phase(Phase.DECIDE)["unseen"] = len(plan["coverage"]["not_scanned"])
+        self._record.find_phase(RescuePhase.DECIDE)["unseen"] = len(plan["coverage"]["not_scanned"])
         if words := [*self._settle_older(plan), *self._settle_sessions(plan), *self._settle_topics(plan)]:
             plan = self._run("plan", "edit", plan["plan"], *words, "--out", self._name_plan(), codes=_READ)
         return plan
 
     def _make_plan(self, name: str) -> dict[str, Any]:
         """Make a plan of all that is known, unless that was done."""
-        facts = self._record.find_phase(Phase.DECIDE)
+        facts = self._record.find_phase(RescuePhase.DECIDE)
         if "has_topics" not in facts:
             facts["has_topics"] = self._has_rights and have_topics(
                 self._list_snapshots(), self._uri, make_context(self._output, self._find_identity())
             )
         copies = sum(open_dataset(folder, "inventory").rows("copies") for folder in self._list_inventories())
-        self._expect(Step.RECOVER, copies)
+        self._expect(EstimatedStep.RECOVER, copies)
         words = ["recover", "--incident", self._incident, *(["--pulsar"] if facts["has_topics"] else [])]
         return self._run_once(name, words, codes=_READ)
 
     def _list_inventories(self) -> Iterator[Path]:
         for bookie in self._hosts.bookies:
-            if self._record.find_phase(Phase.COLLECT).get("bookies", {}).get(bookie.name):
+            if self._record.find_phase(RescuePhase.COLLECT).get("bookies", {}).get(bookie.name):
                 yield self._out / "inv" / bookie.name
 
     def _settle_older(self, plan: Mapping[str, Any]) -> Iterator[str]:
@@ -411,11 +411,11 @@ class Conductor:
         if not reused:
             return
         path = Path(plan["plan"])
-        several = [line.ledger for line in list_plan_ledgers(path, Choice(category=_REUSED))]
+        several = [line.ledger for line in list_plan_ledgers(path, LedgerFilter(category=_REUSED))]
         # Of others the store has neither ledger: they are held, and to give these up would lose both.
         held = select_held(open_dataset(path, "plan"), HeldChoice(among=frozenset(several)))
         ledgers = [str(ledger) for ledger in several if ledger not in held]
-        self._record.find_phase(Phase.DECIDE)["older"] = ledgers
+        self._record.find_phase(RescuePhase.DECIDE)["older"] = ledgers
         match self._answer(questions.ask_for_older_ledgers(reused)):
             case "lost":
                 # Without a lock the plan keeps nothing of the older ledger, and has nothing to give up.
@@ -434,8 +434,8 @@ class Conductor:
         Raises:
             GuardRefusedError: no person does.
         """
-        ids, disks = (self._record.find_phase(Phase.COLLECT)[name] for name in ("bookies", "disks"))
-        saved: dict[str, str] = self._record.find_phase(Phase.DECIDE).setdefault("saved", {})
+        ids, disks = (self._record.find_phase(RescuePhase.COLLECT)[name] for name in ("bookies", "disks"))
+        saved: dict[str, str] = self._record.find_phase(RescuePhase.DECIDE).setdefault("saved", {})
         for bookie in self._hosts.bookies:
             name = ids.get(bookie.name)
             if name is None:
@@ -493,7 +493,7 @@ class Conductor:
             return None
         return self._answer_rights(questions.ask_for_rights(rights.created, rights.lacking, rights.named, secured))
 
-    def _answer_rights(self, question: Question) -> str:
+    def _answer_rights(self, question: RescueQuestion) -> str:
         """Return the rights that a person names. What is none is forgotten: `apply` would refuse it each time.
 
         Raises:
@@ -501,7 +501,7 @@ class Conductor:
         """
         rights = self._answer(question)
         try:
-            demand_acl(rights)
+            require_acl(rights)
         except PlanError as error:
             self._forget(question.id)
             problem = f"are answered {rights!r}, which is not scheme:id:perms,…"
@@ -516,9 +516,9 @@ class Conductor:
         words = ["undelete", "--metadata", self._uri, *(w for uri in histories for w in ("--history", uri))]
         if self._topic is not None:
             plan = self._make_undelete([*words, "--topic", self._topic])
-            facts = self._record.find_phase(Phase.DECIDE)
+            facts = self._record.find_phase(RescuePhase.DECIDE)
             facts["topics"] = [describe_topic(row) for row in plan["topics"][:_TOPICS]]
-            facts["unload"] = [word_unload(row) for row in plan["topics"]]
+            facts["unload"] = [describe_unload(row) for row in plan["topics"]]
             return plan
         seen = self._run_once("sessions", words, codes=(Exit.USAGE,))
         sessions = [questions.ask_for_session(row) for row in seen["sessions"]]
@@ -558,21 +558,21 @@ class Conductor:
 
     def _forget_result(self, name: str) -> None:
         """Forget what a command gave, so that it is run again."""
-        self._record.find_phase(Phase.DECIDE).get("results", {}).pop(name, None)
+        self._record.find_phase(RescuePhase.DECIDE).get("results", {}).pop(name, None)
         self._record.save()
 
     def _freeze(self) -> None:
         words = ["freeze", "--incident", self._incident, "--journal", self._out / "freeze"]
         words += ["--deletes-only"] if self._kind == DELETES else []
-        self._expect(Step.LIST, self._record.find_phase(Phase.LOOK).get("ledgers", 0))
+        self._expect(EstimatedStep.LIST, self._record.find_phase(RescuePhase.LOOK).get("ledgers", 0))
         waiting = self._run(*words, codes=(Exit.REFUSED, Exit.FOUND, Exit.DONE, Exit.UNDECIDABLE))
         self._run(*words, "--confirm", waiting["hash"], "--reason", "rescue", codes=(Exit.DONE, Exit.UNDECIDABLE))
 
     def _thaw(self) -> None:
         words: list[object] = ["thaw", "--incident", self._incident, "--journal", self._out / "freeze"]
-        unseen = self._record.find_phase(Phase.DECIDE).get("unseen", 0)
+        unseen = self._record.find_phase(RescuePhase.DECIDE).get("unseen", 0)
         if self._kind == DELETES:
-            unseen = len(self._record.find_phase(Phase.LOOK)["bookies"])
+            unseen = len(self._record.find_phase(RescuePhase.LOOK)["bookies"])
         words += ["--accept-unseen", str(unseen)] if unseen else []
         left_out = self._count_older_copies()
         words += ["--accept-left-out", str(left_out)] if left_out else []
@@ -586,21 +586,21 @@ class Conductor:
 
     def _count_older_copies(self) -> int:
         """Return how many copies the records leave out, if all of them are of older ledgers that were settled."""
-        older = set(self._record.find_phase(Phase.DECIDE).get("older", []))
+        older = set(self._record.find_phase(RescuePhase.DECIDE).get("older", []))
         if not older:
             return 0
         inventories = [open_dataset(folder, "inventory") for folder in self._list_inventories()]
         with connect(self._uri, make_context(self._output, self._find_identity())) as opened:
             root = opened.root.rstrip("/")
             hint = None if opened.layout_hint is None else Layout(opened.layout_hint)
-            layout = demand_layout(opened.store, root, hint)
+            layout = require_layout(opened.store, root, hint)
             left_out = list(find_left_out(opened.store, root, layout, inventories))
         # Others are refused by the thaw, which names them.
         return len(left_out) if all(str(item.ledger) in older for item in left_out) else 0
 
     def _start_bookies(self) -> None:
-        starts = {row["bookie"]: row for row in self._record.find_phase(Phase.RESTORE)["starts"]}
-        ids = self._record.find_phase(Phase.COLLECT).get("bookies", {})
+        starts = {row["bookie"]: row for row in self._record.find_phase(RescuePhase.RESTORE)["starts"]}
+        ids = self._record.find_phase(RescuePhase.COLLECT).get("bookies", {})
         for bookie in self._hosts.bookies:
             name = ids.get(bookie.name) or bookie.bookie
             if self._record.find_answer(f"host {bookie.name}") == "down":
@@ -619,7 +619,7 @@ class Conductor:
             bookie: its host.
             name: its id; None: it is not known. All other bookies that run were started here.
         """
-        started: dict[str, str] = self._record.find_phase(Phase.START).setdefault("started", {})
+        started: dict[str, str] = self._record.find_phase(RescuePhase.START).setdefault("started", {})
 
         def find() -> set[str]:
             registered = self._list_registered()
@@ -635,7 +635,7 @@ class Conductor:
         # Its session may outlive it: what is registered then is not the bookie that is started.
         self._await(lambda: not find(), f"{bookie.name}: its session ended")
         if bookie.start is None:
-            self._answer(Question(f"started {bookie.name}", f"start {bookie.name} by hand, then say: done"))
+            self._answer(RescueQuestion(f"started {bookie.name}", f"start {bookie.name} by hand, then say: done"))
         else:
             self._say(f"{bookie.name}: {bookie.start}")
             require_done(bookie.host, run_script(bookie.host, scripts.build_start(bookie.start)), "its start")
@@ -693,7 +693,7 @@ class Conductor:
         """
         if not silent:
             return
-        facts, question = self._record.find_phase(Phase.STOP), questions.ask_for_the_silent(silent)
+        facts, question = self._record.find_phase(RescuePhase.STOP), questions.ask_for_the_silent(silent)
         if facts.get("silent") != silent:
             self._forget(question.id)
         facts["silent"] = silent
@@ -712,7 +712,7 @@ class Conductor:
         """Return what reads entries back from disks; nothing unless every bookie's are of this machine."""
         if any(bookie.host.transport != "local" for bookie in self._hosts.bookies):
             return []
-        disks = self._record.find_phase(Phase.COLLECT).get("disks", {})
+        disks = self._record.find_phase(RescuePhase.COLLECT).get("disks", {})
         words = [f"{bookie}={folder}" for bookie, folders in disks.items() for folder in folders]
         return ["--sample", sample, *(word for disk in words for word in ("--disk", disk))] if words else []
 
@@ -735,7 +735,7 @@ class Conductor:
 
     def _write_incident(self, quorums: str | None = None) -> None:
         """Write what the commands are told: what the file of hosts says, and what is known by now."""
-        ids = self._record.find_phase(Phase.COLLECT).get("bookies", {})
+        ids = self._record.find_phase(RescuePhase.COLLECT).get("bookies", {})
         members = list(self._hosts.incident.get("bookies", ())) if self._kind == LOST else []
         values: dict[str, Any] = {**self._hosts.incident, "store": self._uri}
         if self._kind == LOST:
@@ -745,7 +745,7 @@ class Conductor:
             values |= {"bookies": members, "inventories": str(self._out.absolute() / "inv")}
             gone = [b for b in self._hosts.bookies if self._record.find_answer(f"disks of {b.name}") == "gone"]
             lost = [ids.get(b.name) or b.bookie or self._record.find_answer(f"id of {b.name}") for b in gone]
-            for name, paths in self._record.find_phase(Phase.COLLECT).get("gaps", {}).items():
+            for name, paths in self._record.find_phase(RescuePhase.COLLECT).get("gaps", {}).items():
                 given_up = [p for p in paths if self._record.find_answer(f"folder {p} of {name}") == "gone"]
                 lost += [f"{ids[name]}={path}" for path in given_up]
             values |= {"lost": lost} if lost else {}
@@ -766,7 +766,7 @@ class Conductor:
 
     def _read_counts(self) -> dict[str, int]:
         """Return the counts of the plan that is written."""
-        plan = open_dataset(Path(self._record.find_phase(Phase.DECIDE)["plan"]), "plan")
+        plan = open_dataset(Path(self._record.find_phase(RescuePhase.DECIDE)["plan"]), "plan")
         counts: dict[str, int] = plan.manifest["counts"]
         return counts
 
@@ -774,15 +774,15 @@ class Conductor:
         counts = self._read_counts()
         return counts["actions"] - counts.get("left_alone", 0)
 
-    def _expect(self, step: Step, things: int) -> None:
+    def _expect(self, step: EstimatedStep, things: int) -> None:
         """Say about how long a step takes, before it begins."""
         self._say(f"  {step} takes {in_words(estimate_s(step, things))}, by what was measured on two cores")
 
-    def _answer(self, question: Question) -> str:
+    def _answer(self, question: RescueQuestion) -> str:
         self._answer_all([question])
         return self._record.find_answer(question.id) or ""
 
-    def _answer_all(self, questions: Sequence[Question]) -> None:
+    def _answer_all(self, questions: Sequence[RescueQuestion]) -> None:
         left = [question for question in questions if self._record.find_answer(question.id) is None]
         if left:
             self._ask(left)
@@ -795,7 +795,7 @@ class Conductor:
 
     def _run_once(self, name: str, words: Sequence[object], *, codes: Sequence[int]) -> dict[str, Any]:
         """Run a command that makes a plan, unless that was done; return its result."""
-        results: dict[str, Any] = self._record.find_phase(Phase.DECIDE).setdefault("results", {})
+        results: dict[str, Any] = self._record.find_phase(RescuePhase.DECIDE).setdefault("results", {})
         if name not in results:
             results[name] = self._run(*words, "--out", self._name_plan(), codes=codes)
             self._record.save()
@@ -824,12 +824,12 @@ class Conductor:
             raise GuardRefusedError(f"bkmeta {words[0]}", f"ended with {ran.code}: {result['verdict']}", remedy)
         return result
 
-    def _end(self) -> Ended:
-        decided = self._record.find_phase(Phase.DECIDE)
-        starts = self._record.find_phase(Phase.RESTORE).get("starts", [])
+    def _end(self) -> RescueEnd:
+        decided = self._record.find_phase(RescuePhase.DECIDE)
+        starts = self._record.find_phase(RescuePhase.RESTORE).get("starts", [])
         stay = {str(row["bookie"]): str(row["reason"]) for row in starts if not row["may_start"]}
         when = self._record.now().isoformat(timespec="seconds")
-        left = [f"as of {when}: {self._record.find_phase(Phase.START).get('read', '')}"]
+        left = [f"as of {when}: {self._record.find_phase(RescuePhase.START).get('read', '')}"]
         left += [f"{bookie} must not start: {reason}" for bookie, reason in stay.items()]
         left += decided.get("unload", [])
         if decided.get("has_topics"):
@@ -837,11 +837,11 @@ class Conductor:
         if self._is_frozen or (self._kind == LOST and self._has_rights):
             left.append("when all is verified, enable replication by hand: bookkeeper shell autorecovery -enable")
         left.append(f"from today on, daily: bkmeta capture --metadata {self._uri} --out DIR")
-        is_read = self._record.find_phase(Phase.START).get("read_code") == Exit.DONE
-        return Ended(self._kind, tuple(left), stay, is_read)
+        is_read = self._record.find_phase(RescuePhase.START).get("read_code") == Exit.DONE
+        return RescueEnd(self._kind, tuple(left), stay, is_read)
 
 
-def _ask_for_gaps(item: CollectedBookie) -> list[Question]:
+def _ask_for_gaps(item: FetchedBookie) -> list[RescueQuestion]:
     """Return the questions for what was not read of a bookie: folder by folder where it is known which."""
     if item.bookie is None or not item.gaps:
         return [questions.ask_for_disks(item)]
@@ -852,7 +852,7 @@ def _is_listed_whole(seen: Mapping[str, Any]) -> bool:
     return bool(seen["coverage"].get("listed_whole"))
 
 
-def _list_disks(item: CollectedBookie) -> list[str]:
+def _list_disks(item: FetchedBookie) -> list[str]:
     """Return the folders of a bookie that are there."""
     missing = {gap.path for gap in item.gaps if gap.is_missing}
     return [disk for disk in item.disks if disk not in missing]

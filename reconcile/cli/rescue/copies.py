@@ -32,7 +32,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectedBookie:
+class FetchedBookie:
     """What was collected of a bookie.
 
     Attributes:
@@ -92,7 +92,7 @@ def _copy_folder(server: ServerHost, source: str, target: Path) -> None:
     raise HostError(f"{host.name}: {source}/{differing[0]} is another file each time that it is copied")
 
 
-def collect_bookie(bookie: BookieHost, folder: Path, passwords: Path | None) -> CollectedBookie:
+def collect_bookie(bookie: BookieHost, folder: Path, passwords: Path | None) -> FetchedBookie:
     """Collect a bookie's disks on its host, and bring the inventory below a folder, unless it is there already."""
     target = folder / bookie.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def collect_bookie(bookie: BookieHost, folder: Path, passwords: Path | None) -> 
         inventory.verify()
         [row] = inventory.read("bookies").to_pylist()
     except (HostError, RecoveryError) as error:
-        return CollectedBookie(bookie.name, None, is_complete=False, verdict=f"not collected: {error}")
+        return FetchedBookie(bookie.name, None, is_complete=False, verdict=f"not collected: {error}")
     unread = dict.fromkeys(item["path"] for item in row["dirs"] if not item["complete"])
     damage = inventory.read("damage", columns=["file", "reason"]).to_pylist()
     missing = {item["file"] for item in damage if item["reason"] == Reason.MISSING}
@@ -112,7 +112,7 @@ def collect_bookie(bookie: BookieHost, folder: Path, passwords: Path | None) -> 
     verdict = f"{row['bookie']}, {count} rows, " + ("read completely" if row["complete"] else "NOT read completely")
     disks = tuple(dict.fromkeys(item["path"] for item in row["dirs"]))
     gaps = tuple(Gap(path, path in missing) for path in unread)
-    return CollectedBookie(bookie.name, row["bookie"], bool(row["complete"]), verdict, gaps, disks)
+    return FetchedBookie(bookie.name, row["bookie"], bool(row["complete"]), verdict, gaps, disks)
 
 
 def _collect_here(bookie: BookieHost, target: Path, passwords: Path | None) -> None:

@@ -12,7 +12,7 @@ import click
 
 from reconcile.cli.output import Output
 from reconcile.cli.rescue.transports import make_own_command
-from reconcile.jobs.context import Progress
+from reconcile.jobs.context import StageProgress
 from reconcile.words import printable
 
 _NO_RESULT = {"verdict": "it ended without a result", "next": "", "counts": {}}
@@ -60,7 +60,7 @@ def run_own(words: tuple[object, ...], environment: Mapping[str, str], output: O
     return Ran(code, result, time.monotonic() - begun)
 
 
-def _pass_on(stderr: IO[bytes], show: Progress, is_told: bool) -> None:  # noqa: FBT001 - of a thread
+def _pass_on(stderr: IO[bytes], show: StageProgress, is_told: bool) -> None:  # noqa: FBT001 - of a thread
     """Show the events of a command; what is no event is for people."""
     for line in stderr:
         text = line.decode(errors="replace").rstrip("\n")

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from reconcile.cli.rescue.copies import CollectedBookie, Gap
-from reconcile.cli.rescue.record import Question
+from reconcile.cli.rescue.copies import FetchedBookie, Gap
+from reconcile.cli.rescue.record import RescueQuestion
 from reconcile.words import count_noun, list_names
 
 _LIKELY: Final = 0.5
@@ -16,10 +16,10 @@ _COMES_BACK: Final = {
 }
 
 
-def ask_what_happened(ledgers: int, seen: Mapping[str, Any], *, can_freeze: bool) -> Question:
+def ask_what_happened(ledgers: int, seen: Mapping[str, Any], *, can_freeze: bool) -> RescueQuestion:
     """Return the question what kind of disaster it is, of a store that lists ledgers."""
     kept = "nothing is stopped" if can_freeze else "etcd cannot be frozen, so bookies are stopped if you say so"
-    return Question(
+    return RescueQuestion(
         "kind",
         "what happened?",
         (f"the store lists {count_noun(ledgers, 'ledger')}", f"preflight: {seen['verdict']}"),
@@ -31,9 +31,9 @@ def ask_what_happened(ledgers: int, seen: Mapping[str, Any], *, can_freeze: bool
     )
 
 
-def ask_whether_lost(verdict: str) -> Question:
+def ask_whether_lost(verdict: str) -> RescueQuestion:
     """Return the question whether a store is lost that did not answer, or was not listed whole."""
-    return Question(
+    return RescueQuestion(
         "store",
         "the store was not seen to be empty: is it lost?",
         (f"preflight: {verdict}", "while no bookie can list it either, none deletes"),
@@ -45,9 +45,9 @@ def ask_whether_lost(verdict: str) -> Question:
     )
 
 
-def ask_to_freeze(ledgers: int) -> Question:
+def ask_to_freeze(ledgers: int) -> RescueQuestion:
     """Return the question whether deletes are frozen on a cluster that clients write to."""
-    return Question(
+    return RescueQuestion(
         "freeze",
         "freeze the deletes of bookies until all is back?",
         (f"the store lists {count_noun(ledgers, 'ledger')}", _PASSES),
@@ -59,14 +59,14 @@ def ask_to_freeze(ledgers: int) -> Question:
     )
 
 
-def ask_to_stop(registered: int, named: int) -> Question:
+def ask_to_stop(registered: int, named: int) -> RescueQuestion:
     """Return the question whether bookies are stopped on a cluster that clients write to, and that cannot be frozen.
 
     Args:
         registered: bookies in the store.
         named: bookies in the file of hosts.
     """
-    return Question(
+    return RescueQuestion(
         "stop",
         "etcd cannot be frozen: stop every bookie until all is back?",
         (
@@ -81,9 +81,9 @@ def ask_to_stop(registered: int, named: int) -> Question:
     )
 
 
-def ask_for_host(name: str, error: Exception) -> Question:
+def ask_for_host(name: str, error: Exception) -> RescueQuestion:
     """Return the question whether a bookie is off whose host was not reached."""
-    return Question(
+    return RescueQuestion(
         f"host {name}",
         f"{error}. Is its bookie certainly off, and will it stay off?",
         (),
@@ -95,20 +95,20 @@ def ask_for_host(name: str, error: Exception) -> Question:
     )
 
 
-def ask_for_disks(item: CollectedBookie) -> Question:
+def ask_for_disks(item: FetchedBookie) -> RescueQuestion:
     """Return the question for a bookie that was not collected, or whose missing part is not known."""
     text = f"{item.name}: {item.verdict}. May what is missing come back?"
-    return Question(f"disks of {item.name}", text, (), _COMES_BACK, "back")
+    return RescueQuestion(f"disks of {item.name}", text, (), _COMES_BACK, "back")
 
 
-def ask_for_folder(item: CollectedBookie, gap: Gap) -> Question:
+def ask_for_folder(item: FetchedBookie, gap: Gap) -> RescueQuestion:
     """Return the question for one folder of a bookie whose others were read."""
     problem = "is missing" if gap.is_missing else "was not read whole"
     text = f"folder {gap.path} of {item.name} {problem}: may it come back?"
-    return Question(f"folder {gap.path} of {item.name}", text, (item.verdict,), _COMES_BACK, "back")
+    return RescueQuestion(f"folder {gap.path} of {item.name}", text, (item.verdict,), _COMES_BACK, "back")
 
 
-def ask_for_session(row: Mapping[str, Any]) -> Question:
+def ask_for_session(row: Mapping[str, Any]) -> RescueQuestion:
     """Return the question for the deletes of a session; only a plan of `recover` can hold them until later."""
     name, ledgers = row["session"] or "none", count_noun(row["ledgers"], "ledger")
     who = f"session {name}" if row["session"] else "an unknown session"
@@ -122,7 +122,7 @@ def ask_for_session(row: Mapping[str, Any]) -> Question:
     can_wait = "on_bookies" in row
     if can_wait:
         choices["later"] = "they are held: their data is kept, and no client reads them"
-    return Question(
+    return RescueQuestion(
         f"session {name}",
         f"{who} deleted {ledgers} {span}: a mistake?",
         (f"{row['on_bookies']} of them are on bookies",) if can_wait else (),
@@ -131,7 +131,7 @@ def ask_for_session(row: Mapping[str, Any]) -> Question:
     )
 
 
-def ask_for_quorums(plan: Mapping[str, Any]) -> Question | None:
+def ask_for_quorums(plan: Mapping[str, Any]) -> RescueQuestion | None:
     """Return the question for the quorums, where ledgers wait for them and most of the evidence names some."""
     waiting = sum(plan[kind].get("source_incomplete", 0) for kind in ("reasons", "doubts"))
     likely = max(plan["prior"], key=lambda row: row["weight"], default=None)
@@ -143,7 +143,7 @@ def ask_for_quorums(plan: Mapping[str, Any]) -> Question | None:
         f"{name}/{ack}": f"ensemble {ensemble}, write quorum {write}, ack quorum {ack}, all of them"
         for ack in range(write, 0, -1)
     }
-    return Question(
+    return RescueQuestion(
         "quorums",
         f"were ledgers written with ensemble and write quorum {name}, as {likely['weight']:.0%} of the evidence says?",
         (f"{count_noun(waiting, 'ledger')} do not show theirs by themselves",),
@@ -152,7 +152,7 @@ def ask_for_quorums(plan: Mapping[str, Any]) -> Question | None:
     )
 
 
-def ask_for_passwords(ledgers: int, keys: int, file: str | None) -> Question:
+def ask_for_passwords(ledgers: int, keys: int, file: str | None) -> RescueQuestion:
     """Return the question for passwords, where ledgers open with none of the candidates.
 
     Args:
@@ -168,7 +168,7 @@ def ask_for_passwords(ledgers: int, keys: int, file: str | None) -> Question:
         choices = {"added": f"you added some to {file}: the plan is made again with them", **choices}
     else:
         known.append('name a file of candidates: passwords = "FILE" in [incident], then run this again')
-    return Question(
+    return RescueQuestion(
         "passwords",
         f"{count_noun(ledgers, 'ledger')} {opens} with none of the known passwords: is there another?",
         tuple(known),
@@ -177,7 +177,7 @@ def ask_for_passwords(ledgers: int, keys: int, file: str | None) -> Question:
     )
 
 
-def ask_for_rights(created: int, lacking: int, named: Mapping[str, int], secured: str) -> Question:
+def ask_for_rights(created: int, lacking: int, named: Mapping[str, int], secured: str) -> RescueQuestion:
     """Return the question which rights the records get that no snapshot names any for.
 
     Args:
@@ -192,12 +192,12 @@ def ask_for_rights(created: int, lacking: int, named: Mapping[str, int], secured
     known.append("write scheme:id:perms,…; what the snapshot has rights of keeps them")
     likely = max(named, key=lambda rights: named[rights], default=None)
     text = f"the store is secured: which rights must the other {count_noun(lacking, 'key')} have?"
-    return Question("rights", text, tuple(known), {}, likely)
+    return RescueQuestion("rights", text, tuple(known), {}, likely)
 
 
-def ask_for_older_ledgers(ids: int) -> Question:
+def ask_for_older_ledgers(ids: int) -> RescueQuestion:
     """Return the question what becomes of the older ledgers of ids that were given out twice."""
-    return Question(
+    return RescueQuestion(
         "older ledgers",
         f"{count_noun(ids, 'id')} of two ledgers: the store has the record of the younger one, and only disks have "
         "the older one. Save the entries of the older ones before bookies start?",
@@ -211,9 +211,9 @@ def ask_for_older_ledgers(ids: int) -> Question:
     )
 
 
-def ask_for_unsaved(lacking: Sequence[str]) -> Question:
+def ask_for_unsaved(lacking: Sequence[str]) -> RescueQuestion:
     """Return the question whether to go on though bookies may have more of the older ledgers than was saved."""
-    return Question(
+    return RescueQuestion(
         "older ledgers, not all saved",
         f"{count_noun(len(lacking), 'bookie')} may have more of the older ledgers than was saved. Go on?",
         tuple(lacking),
@@ -225,9 +225,9 @@ def ask_for_unsaved(lacking: Sequence[str]) -> Question:
     )
 
 
-def ask_for_adoption(ledgers: int) -> Question:
+def ask_for_adoption(ledgers: int) -> RescueQuestion:
     """Return the question whether topics get the ledgers that they made after the snapshot."""
-    return Question(
+    return RescueQuestion(
         "adopt",
         f"{count_noun(ledgers, 'ledger')} came after the snapshot, and their records name their topics: append them?",
         ("a topic whose node does not name a ledger serves none of its messages",),
@@ -239,9 +239,9 @@ def ask_for_adoption(ledgers: int) -> Question:
     )
 
 
-def ask_for_the_silent(silent: list[str]) -> Question:
+def ask_for_the_silent(silent: list[str]) -> RescueQuestion:
     """Return the question whether bookies are off that have no process on hosts that were reached."""
-    return Question(
+    return RescueQuestion(
         "bookies off",
         f"no process of the bookie was found on {count_noun(len(silent), 'host')}: {list_names(silent)}. "
         "Are these bookies certainly off?",
@@ -254,9 +254,9 @@ def ask_for_the_silent(silent: list[str]) -> Question:
     )
 
 
-def ask_to_go_on(name: str, verdict: str) -> Question:
+def ask_to_go_on(name: str, verdict: str) -> RescueQuestion:
     """Return the question whether to go on where not every ledger was read as the plan has it."""
-    return Question(
+    return RescueQuestion(
         name,
         "not every ledger is as the plan has it. Go on?",
         (verdict,),

@@ -16,7 +16,7 @@ SCHEMA: Final = "bkmeta.rescue-record/1"
 FILE: Final = "rescue.json"
 
 
-class Phase(StrEnum):
+class RescuePhase(StrEnum):
     """The steps, in their order."""
 
     LOOK = "look"
@@ -29,7 +29,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RescueQuestion:
     """What only a person knows.
 
     Attributes:
@@ -52,7 +52,7 @@ class Question:
 
 
 @dataclass(slots=True)
-class Record:
+class RescueRecord:
     """A rescue so far.
 
     Attributes:
@@ -66,7 +66,9 @@ class Record:
     now: Callable[[], datetime]
 
     @classmethod
-    def open(cls, folder: Path, metadata: str, now: Callable[[], datetime], *, topic: str | None = None) -> "Record":
+    def open(
+        cls, folder: Path, metadata: str, now: Callable[[], datetime], *, topic: str | None = None
+    ) -> "RescueRecord":
         """Return the record of a folder, or begin one.
 
         Raises:
@@ -79,7 +81,7 @@ class Record:
         elif values["metadata"] != metadata:
             problem = f"is a rescue of {values['metadata']}"
             raise InputError(str(folder / FILE), problem, "name that store, or another folder")
-        elif None not in (topic, values.get("topic")) and not values["phases"].get(Phase.DECIDE, {}).get("ended"):
+        elif None not in (topic, values.get("topic")) and not values["phases"].get(RescuePhase.DECIDE, {}).get("ended"):
             values["topic"] = topic  # Nothing was decided yet: the first name was not the right one.
         elif values.get("topic") != topic:
             problem = "is a rescue of " + ("all topics" if values.get("topic") is None else str(values["topic"]))
@@ -104,16 +106,16 @@ class Record:
             os.fsync(file.fileno())
         fresh.replace(path)
 
-    def find_phase(self, phase: Phase) -> dict[str, Any]:
+    def find_phase(self, phase: RescuePhase) -> dict[str, Any]:
         """Return what a phase has written of itself."""
         facts: dict[str, Any] = self.values["phases"].setdefault(phase.value, {})
         return facts
 
-    def is_done(self, phase: Phase) -> bool:
+    def is_done(self, phase: RescuePhase) -> bool:
         """Whether a phase has come to its end."""
         return bool(self.find_phase(phase).get("ended"))
 
-    def end(self, phase: Phase) -> None:
+    def end(self, phase: RescuePhase) -> None:
         """Say that a phase has come to its end."""
         self.find_phase(phase)["ended"] = _show(self.now())
         self.save()
@@ -123,7 +125,7 @@ class Record:
         given = self.values["answers"].get(question)
         return None if given is None else str(given["answer"])
 
-    def take_answer(self, question: Question, answer: str) -> None:
+    def take_answer(self, question: RescueQuestion, answer: str) -> None:
         """Keep an answer, with who gave it, and when."""
         runner = name_runner()
         self.values["answers"][question.id] = {

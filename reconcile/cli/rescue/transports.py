@@ -20,7 +20,7 @@ class HostError(ReconcileError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScriptAnswer:
     """What a script gave: its exit code, and what it wrote."""
 
     code: int
@@ -50,7 +50,7 @@ def make_own_command(*words: object) -> list[str]:
     return [*guard, sys.executable, "-m", "reconcile.cli", *map(str, words)]
 
 
-def run_script(host: Host, script: str, *, stdin: bytes | Path = b"", stdout: IO[bytes] | None = None) -> Answer:
+def run_script(host: Host, script: str, *, stdin: bytes | Path = b"", stdout: IO[bytes] | None = None) -> ScriptAnswer:
     """Run a script on a host.
 
     Args:
@@ -77,10 +77,10 @@ def run_script(host: Host, script: str, *, stdin: bytes | Path = b"", stdout: IO
     finally:
         if source is not None:
             source.close()
-    return Answer(done.returncode, done.stdout or b"", done.stderr.decode(errors="replace").strip())
+    return ScriptAnswer(done.returncode, done.stdout or b"", done.stderr.decode(errors="replace").strip())
 
 
-def require_done(host: Host, answer: Answer, deed: str) -> Answer:
+def require_done(host: Host, answer: ScriptAnswer, deed: str) -> ScriptAnswer:
     """Return the answer of a script that ended well.
 
     Raises:

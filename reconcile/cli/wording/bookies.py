@@ -80,11 +80,11 @@ def make_result(sides: "BookieSides", out: DatasetPlace | None) -> Result:
 def cluster_result(collected: "CollectedCluster", out: DatasetPlace) -> Result:
     """Say which bookies answered, and what for."""
     from recovery.bookies.addresses import ALIAS_UNRESOLVED
-    from recovery.bookies.wire_results import NOT_TOLD, Kind, folder_of
+    from recovery.bookies.wire_results import NOT_TOLD, AskedKind, folder_of
 
     summary, gaps = collected.summary, collected.gaps
-    made = [bookie for bookie in summary.bookies if bookie.kind is Kind.COLLECTED]
-    without = [bookie for bookie in summary.bookies if bookie.kind is not Kind.COLLECTED]
+    made = [bookie for bookie in summary.bookies if bookie.kind is AskedKind.COLLECTED]
+    without = [bookie for bookie in summary.bookies if bookie.kind is not AskedKind.COLLECTED]
     partly = [bookie for bookie in made if bookie.unanswered]
     unknown = bool(without or partly or summary.unresolved or gaps or summary.scoped)
     entries = sum(bookie.entries for bookie in made)
@@ -102,7 +102,7 @@ def cluster_result(collected: "CollectedCluster", out: DatasetPlace) -> Result:
         for bookie in partly[:_SHOWN]
     ]
     for bookie in without[:_SHOWN]:
-        if bookie.kind is Kind.NO_LISTS:
+        if bookie.kind is AskedKind.NO_LISTS:
             command = quote_command(
                 "bkmeta", "collect", "--bookie-conf", _CONF, "--out", f"inv-{folder_of(bookie.bookie)}"
             )

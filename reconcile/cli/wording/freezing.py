@@ -23,7 +23,7 @@ from recovery.errors import InputError
 
 if TYPE_CHECKING:
     from reconcile.jobs.changes.freeze import FreezeRequest, Waiting
-    from reconcile.write.freezing.freeze import Proposal
+    from reconcile.write.freezing.freeze import FreezeProposal
 
 
 _IDENTITY: Final = "bkmeta-identity"
@@ -42,9 +42,9 @@ def take_identity(uri: str, journal: Path | None, *, makes: bool) -> Path | None
         GuardRefusedError: the store has no rights.
         InputError: no identity is named and no file is there, or it is that of the bookies.
     """
-    from reconcile.jobs.changes.freeze import default_journal, demand_access_control
+    from reconcile.jobs.changes.freeze import default_journal, require_access_control
 
-    demand_access_control(uri)
+    require_access_control(uri)
     access, kept = EnvironmentAccess(), None
     if access.digest is None:
         incident = incident_file(click.get_current_context())
@@ -72,7 +72,7 @@ def describe_identity(kept: Path | None) -> list[str]:
     return [f"the identity of the freeze is in {kept}: keep it, and before any other command: {command}"]
 
 
-def ask_for_hash(proposal: "Proposal") -> str | None:
+def ask_for_hash(proposal: "FreezeProposal") -> str | None:
     """Show the changes on a terminal, and return what is typed; None: there is no terminal."""
     from reconcile.jobs.changes.freeze import TYPED
 
@@ -84,13 +84,13 @@ def ask_for_hash(proposal: "Proposal") -> str | None:
     return typed
 
 
-def change_lines(proposal: "Proposal") -> list[str]:
+def change_lines(proposal: "FreezeProposal") -> list[str]:
     """Return the changes, a line each, and their hash."""
     first = [] if proposal.disable is None else ["/underreplication/disable: made, so that replication stops"]
     return [*first, *map(str, proposal.changes), *proposal.notes, f"hash {proposal.hash}"]
 
 
-def change_facts(proposal: "Proposal", root: str, identity: str, journal: Path) -> dict[str, object]:
+def change_facts(proposal: "FreezeProposal", root: str, identity: str, journal: Path) -> dict[str, object]:
     """Return the changes for programs."""
     return {
         "hash": proposal.hash,

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from reconcile.check.impact.names import Impact
 from reconcile.cli.output import PaintedLine, Span
-from reconcile.words import count_noun, word_age
+from reconcile.words import count_noun, describe_age
 
 if TYPE_CHECKING:
-    from reconcile.check.impact.sample import Member, SegmentImpact
+    from reconcile.check.impact.sample import EnsembleMember, SegmentImpact
     from reconcile.jobs.impact.question import EvidenceState, ImpactAnswer, SetAnswer
 
 WORDS: Final[Mapping[str, str]] = {
@@ -34,7 +34,7 @@ _SHOWN_OF_DRILL: Final = 3
 _SOME: Final = 5
 
 
-def word_verdict(answer: "ImpactAnswer", target: str) -> str:
+def describe_verdict(answer: "ImpactAnswer", target: str) -> str:
     """Return the answer in one sentence."""
     looked_at = f"{count_noun(answer.ledgers, 'ledger')} looked at"
     if answer.unreadable and answer.verdict != "UNDECIDED":
@@ -47,21 +47,21 @@ def word_verdict(answer: "ImpactAnswer", target: str) -> str:
             return f"UNDECIDED: {answer.undecided[0]} ({looked_at})"
         case "UNSAFE" if bad:
             caused = sorted({name for outcome in (*answer.sets, *answer.drill) for name in outcome.caused})
-            return f"UNSAFE: {_list_some(bad)} may not be {_word_target(target)}: {', '.join(caused)} ({looked_at})"
+            return f"UNSAFE: {_list_some(bad)} may not be {_describe_target(target)}: {', '.join(caused)} ({looked_at})"
         case "UNSAFE":
             return f"UNSAFE: already now, with nothing taken: {', '.join(answer.now.impacts)} ({looked_at})"
         case _ if answer.sets:
             taken = _list_some([outcome.label for outcome in answer.sets])
             alone = "each alone " if len(answer.sets) > 1 else ""
-            return f"SAFE: {taken} may {alone}be {_word_target(target)} ({looked_at}){already}"
+            return f"SAFE: {taken} may {alone}be {_describe_target(target)} ({looked_at}){already}"
         case _ if answer.drill:
-            domains = f"each of {count_noun(len(answer.drill), 'domain')} may be {_word_target(target)} alone"
+            domains = f"each of {count_noun(len(answer.drill), 'domain')} may be {_describe_target(target)} alone"
             return f"SAFE: {domains} ({looked_at}){already}"
         case _:
             return f"SAFE: nothing is affected now ({looked_at})"
 
 
-def _word_target(target: str) -> str:
+def _describe_target(target: str) -> str:
     return {"down": "taken down", "gone": "removed for good"}.get(target, f"made {target}")
 
 
@@ -70,7 +70,7 @@ def _list_some(names: Sequence[str]) -> str:
     return "; ".join(names[:_SOME]) + more
 
 
-def word_details(answer: "ImpactAnswer", target: str, not_applicable: Mapping[str, str]) -> list[str]:
+def describe_details(answer: "ImpactAnswer", target: str, not_applicable: Mapping[str, str]) -> list[str]:
     """Return the lines behind the verdict.
 
     Args:
@@ -81,14 +81,14 @@ def word_details(answer: "ImpactAnswer", target: str, not_applicable: Mapping[st
     lines: list[str] = []
     several = len(answer.sets) > 1
     for outcome in answer.sets or (() if answer.drill else (answer.now,)):
-        lines += _word_set(outcome, titled=several)
+        lines += _describe_set(outcome, titled=several)
     if answer.together is not None:
-        lines += _word_set(answer.together, titled=True)
+        lines += _describe_set(answer.together, titled=True)
     if answer.sets and answer.now.impacts:
         lines.append("already now, with nothing taken:")
-        lines += [f"  {line}" for line in _word_tallies(answer.now)]
+        lines += [f"  {line}" for line in _describe_tallies(answer.now)]
     if answer.drill:
-        lines += [f"each alone, {target}:", *_word_drill(answer.drill)]
+        lines += [f"each alone, {target}:", *_describe_drill(answer.drill)]
     if answer.largest is not None:
         largest = answer.largest
         names = ", ".join(largest.bookies) or "none"
@@ -97,20 +97,20 @@ def word_details(answer: "ImpactAnswer", target: str, not_applicable: Mapping[st
         lines += ["", f"{len(largest.bookies)}{sure}{asked} may be taken at once: {names}"]
     shown = _SHOWN_OF_DRILL if answer.drill else _SHOWN
     for segment in answer.sample[:shown]:
-        lines += ["", *word_segment(segment)]
+        lines += ["", *describe_segment_impact(segment)]
     if len(answer.sample) > shown:
         lines += ["", "there are more: --json lists fifty, --out DIR writes all"]
     unasked = [f"{impact} is not applicable: {reason}" for impact, reason in not_applicable.items()]
-    return [*lines, "", *_word_ground(answer), *unasked]
+    return [*lines, "", *_describe_ground(answer), *unasked]
 
 
-def _word_set(outcome: "SetAnswer", *, titled: bool) -> Iterator[str]:
+def _describe_set(outcome: "SetAnswer", *, titled: bool) -> Iterator[str]:
     if titled:
         yield PaintedLine(Span(f"{outcome.label}: "), Span(str(outcome.verdict), _COLOURS[str(outcome.verdict)]))
     if outcome.label:
-        yield from (f"{'  ' if titled else ''}{line}" for line in _word_tallies(outcome, only_caused=True))
+        yield from (f"{'  ' if titled else ''}{line}" for line in _describe_tallies(outcome, only_caused=True))
     else:
-        yield from _word_tallies(outcome)
+        yield from _describe_tallies(outcome)
     if outcome.capacity.after > 0:
         yield (
             f"{'  ' if titled else ''}capacity that cannot be written to: {outcome.capacity.before:.1f} % → "
@@ -118,7 +118,7 @@ def _word_set(outcome: "SetAnswer", *, titled: bool) -> Iterator[str]:
         )
 
 
-def _word_tallies(outcome: "SetAnswer", *, only_caused: bool = False) -> list[str]:
+def _describe_tallies(outcome: "SetAnswer", *, only_caused: bool = False) -> list[str]:
     lines = []
     for impact, tally in outcome.impacts.items():
         if only_caused and impact not in outcome.caused:
@@ -136,7 +136,7 @@ def _word_tallies(outcome: "SetAnswer", *, only_caused: bool = False) -> list[st
     return lines
 
 
-def word_segment(segment: "SegmentImpact") -> Iterator[str]:
+def describe_segment_impact(segment: "SegmentImpact") -> Iterator[str]:
     """Yield what becomes of one segment, and a table of its bookies by failure domain."""
     entries = f"entries {segment.first} to {segment.last}"
     if segment.last is None:
@@ -169,24 +169,24 @@ def word_segment(segment: "SegmentImpact") -> Iterator[str]:
         f"  its bookies that can be read from: {segment.readable.before} → {segment.readable.after}; "
         f"written to: {segment.writable.before} → {segment.writable.after}"
     )
-    by_domain: dict[str, list[Member]] = {}
+    by_domain: dict[str, list[EnsembleMember]] = {}
     for member in segment.members:
         by_domain.setdefault(member.domain, []).append(member)
     width = max(len(domain) for domain in by_domain)
     for domain, members in sorted(by_domain.items()):
         spans = [Span(f"  {domain:{width}}")]
         for member in members:
-            spans += [Span(f"   {member.bookie} "), *_word_state(member)]
+            spans += [Span(f"   {member.bookie} "), *_describe_state(member)]
         yield PaintedLine(*spans)
 
 
-def _word_state(member: "Member") -> list[Span]:
+def _describe_state(member: "EnsembleMember") -> list[Span]:
     if member.before != member.after:
         return [Span(f"{member.before} → {member.after}", "yellow")]
     return [Span(member.after, _STATE_COLOURS.get(member.after, "red"))]
 
 
-def _word_drill(drill: Sequence["SetAnswer"]) -> Iterator[str]:
+def _describe_drill(drill: Sequence["SetAnswer"]) -> Iterator[str]:
     width = max(len(outcome.label) for outcome in drill)
     for outcome in drill:
         caused = []
@@ -200,7 +200,7 @@ def _word_drill(drill: Sequence["SetAnswer"]) -> Iterator[str]:
         )
 
 
-def _word_ground(answer: "ImpactAnswer") -> Iterator[str]:
+def _describe_ground(answer: "ImpactAnswer") -> Iterator[str]:
     """Yield what the answer rests on, and what could not be told."""
     yield from (f"not told: {reason}" for reason in answer.undecided)
     cache, replication = answer.cache, answer.replication
@@ -209,11 +209,11 @@ def _word_ground(answer: "ImpactAnswer") -> Iterator[str]:
     fresh = (
         ", captured for this answer" if cache.is_fresh else "; who is registered was read now" if cache.alive else ""
     )
-    yield f"records of {cache.at.isoformat(timespec='seconds')}, {word_age(cache.age_s)} old{fresh}"
+    yield f"records of {cache.at.isoformat(timespec='seconds')}, {describe_age(cache.age_s)} old{fresh}"
     if not cache.alive:
         yield "registrations in files and captures are not of today: every bookie with a cookie counts as registered"
     if answer.evidence is not None:
-        yield from _word_evidence(answer.evidence)
+        yield from _describe_evidence(answer.evidence)
     states = ", ".join(f"{count} {state}" for state, count in answer.states.items() if count)
     yield f"bookies now: {states or 'none'}"
     if replication.disabled:
@@ -241,13 +241,13 @@ def _word_ground(answer: "ImpactAnswer") -> Iterator[str]:
         )
 
 
-def _word_evidence(evidence: "EvidenceState") -> Iterator[str]:
+def _describe_evidence(evidence: "EvidenceState") -> Iterator[str]:
     covered = evidence.covered
     share = f"{100 * covered.judged / covered.positions:.1f} %" if covered.positions else "none"
     for run in evidence.runs:
         part = "" if run.share[1] == 1 else f", share {run.share[0]} of {run.share[1]}"
         when = run.at.isoformat(timespec="seconds")
-        yield f"copies as the scrutiny of {when} saw them, {word_age(run.age_s)} ago{part}: {run.path}"
+        yield f"copies as the scrutiny of {when} saw them, {describe_age(run.age_s)} ago{part}: {run.path}"
         if run.wiped:
             yield f"  wiped bookies, whose copies count as gone: {_list_some(run.wiped)}"
     yield (

@@ -55,15 +55,15 @@ _WORDS: Final[Mapping[Advice, str]] = {
 }
 
 
-def word_error(error: ReconcileError) -> str:
+def describe_error(error: ReconcileError) -> str:
     """Return what an error says, its remedy with the options of the command line."""
     if not isinstance(getattr(error, "remedy", None), Remedy):
         return str(error)
     subject, problem, _ = error.args
-    return f"{subject}: {problem}; {word_remedy(error)}"
+    return f"{subject}: {problem}; {describe_error_remedy(error)}"
 
 
-def word_remedy(error: BaseException) -> str:
+def describe_error_remedy(error: BaseException) -> str:
     """Return what an error advises to do next, with the options of the command line; empty: nothing."""
     remedy = getattr(error, "remedy", "")
     if isinstance(remedy, Remedy):

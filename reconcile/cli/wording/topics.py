@@ -66,9 +66,9 @@ def describe_topics(back: "TopicsBack") -> Iterator[str]:
     if back.total > _SHOWN:
         yield f"and {count_noun(back.total - _SHOWN, 'topic')} more: the report, --json"
     for row in rows[:_SHOWN]:
-        yield f"  {word_unload(row)}"
+        yield f"  {describe_unload(row)}"
 
 
-def word_unload(row: Mapping[str, Any]) -> str:
+def describe_unload(row: Mapping[str, Any]) -> str:
     """Return when a topic, given as --json has it, must be unloaded, with the command."""
     return f"unload it {_UNLOAD[row['node']]}: {quote_command('pulsar-admin', 'topics', 'unload', row['topic'])}"

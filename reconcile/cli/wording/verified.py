@@ -26,14 +26,14 @@ _GUARDS: Final = (
 
 def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Result:
     """Say what reading back gave."""
-    from reconcile.check.verify_results import Outcome, Stored
+    from reconcile.check.verify_results import RecordInStore, VerifyOutcome
 
     verified, guards = read.verified, read.guards
-    outcomes = {str(outcome): verified.outcomes.get(outcome, 0) for outcome in Outcome}
-    records = {str(stored): verified.records.get(stored, 0) for stored in Stored}
-    holds = {str(stored): verified.holds.get(stored, 0) for stored in Stored}
+    outcomes = {str(outcome): verified.outcomes.get(outcome, 0) for outcome in VerifyOutcome}
+    records = {str(stored): verified.records.get(stored, 0) for stored in RecordInStore}
+    holds = {str(stored): verified.holds.get(stored, 0) for stored in RecordInStore}
     entries, copies = dict(verified.entries), dict(verified.copies)
-    readable, unchecked = outcomes[Outcome.READABLE], outcomes[Outcome.UNCHECKED]
+    readable, unchecked = outcomes[VerifyOutcome.READABLE], outcomes[VerifyOutcome.UNCHECKED]
     wire, unresolved = read.has_wire, read.unresolved
     code = (
         Exit.FOUND
@@ -51,7 +51,7 @@ def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Re
     if above["ledgers"]:
         ends = "1 ends" if above["ledgers"] == 1 else f"{above['ledgers']} end"
         verdict += f"; {ends} below {count_noun(above['entries'], 'entry', 'entries')} that bookies have"
-    bad = {name: count for name, count in outcomes.items() if name != Outcome.READABLE and count}
+    bad = {name: count for name, count in outcomes.items() if name != VerifyOutcome.READABLE and count}
     if bad:
         verdict = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in bad.items()) + f"; {verdict}"
     if verified.wrong > sum(bad.values()) - unchecked:

@@ -1,7 +1,7 @@
 """Ledgers whose entries have fewer copies than were acknowledged, by all that is known of copies.
 
-A scrutiny, an impact check and `explain` judge copies by the same function: `Evidence.see` of `reconcile/check`. What
-it cannot judge is undecided here, and is never taken for whole.
+A scrutiny, an impact check and `explain` judge copies by the same function: `CopyEvidence.see` of `reconcile/check`.
+What it cannot judge is undecided here, and is never taken for whole.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,9 +11,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.check.evidence import RECORD_COLUMNS, Evidence, ScrutinyRun, SeenCopies
+from reconcile.check.evidence import RECORD_COLUMNS, CopyEvidence, ScrutinyRun, SeenCopies
 from reconcile.deletes.verification.evidence import read_looks
-from reconcile.deletes.verification.wanted import Wanted
+from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.rules.segments.faults import Fault
 from reconcile.rules.segments.member_names import rename_members
 from reconcile.words import list_names
@@ -37,7 +37,7 @@ class Durability:
 
 
 def judge_copies(
-    wanted: Wanted,
+    wanted: WantedLedgers,
     capture: Dataset,
     inventories: Sequence[Dataset],
     runs: Sequence[ScrutinyRun],
@@ -55,7 +55,7 @@ def judge_copies(
     Raises:
         DatasetError: a file is gone or damaged.
     """
-    evidence = Evidence.gather([inventory for _, inventory in read_looks(inventories)], runs, capture)
+    evidence = CopyEvidence.gather([inventory for _, inventory in read_looks(inventories)], runs, capture)
     breaches: dict[int, str] = {}
     undecided: set[int] = set()
     for rows, numbers in wanted.read(capture, "ledgers", RECORD_COLUMNS):

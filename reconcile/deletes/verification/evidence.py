@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.deletes.tombstones import Sighting
-from reconcile.deletes.verification.wanted import Ints, Wanted
+from reconcile.deletes.verification.wanted import Ints, WantedLedgers
 from reconcile.references import References
 from recovery.dataset import Dataset
 from recovery.model.ids import to_signed
@@ -26,7 +26,7 @@ _COLUMNS: Final = ("entries", "last", "complete", "explicit_lac", "headers")
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ReferenceListing:
     """One listing of what upper layers refer to.
 
     Attributes:
@@ -43,7 +43,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class InventoryLook:
     """One bookie as one inventory shows it.
 
     Attributes:
@@ -80,7 +80,7 @@ class Holdings:
         lac: the largest LAC that its entries, or an explicit LAC, show; -1: none.
     """
 
-    looks: list[Look]
+    looks: list[InventoryLook]
     holds: Mask
     answered: Mask
     last: Ints
@@ -92,13 +92,13 @@ class Holdings:
         return {look.bookie: number for number, look in enumerate(self.looks)}
 
 
-def read_looks(inventories: Sequence[Dataset]) -> list[tuple[Look, Dataset]]:
+def read_looks(inventories: Sequence[Dataset]) -> list[tuple[InventoryLook, Dataset]]:
     """Return the last inventory of each bookie.
 
     Raises:
         DatasetError: one is damaged.
     """
-    looks: dict[str, tuple[Look, Dataset]] = {}
+    looks: dict[str, tuple[InventoryLook, Dataset]] = {}
     for inventory in inventories:
         for row in inventory.read("bookies").to_pylist():
             look = _read_look(row, inventory.digest)
@@ -108,9 +108,9 @@ def read_looks(inventories: Sequence[Dataset]) -> list[tuple[Look, Dataset]]:
     return [looks[bookie] for bookie in sorted(looks)]
 
 
-def _read_look(row: Mapping[str, Any], source: str) -> Look:
+def _read_look(row: Mapping[str, Any], source: str) -> InventoryLook:
     times = [file["born"] or file["mtime"] for file in row["version_files"]]
-    return Look(
+    return InventoryLook(
         row["bookie"],
         _number_session(row) if row["mode"] == _WIRE else row["incarnation"],
         row["mode"] == _WIRE,
@@ -133,7 +133,7 @@ def _number_session(row: Mapping[str, Any]) -> int:
     return to_signed(int.from_bytes(hashlib.sha256(evidence.encode()).digest()[:8]))
 
 
-def gather_holdings(inventories: Sequence[Dataset], wanted: Wanted) -> Holdings:
+def gather_holdings(inventories: Sequence[Dataset], wanted: WantedLedgers) -> Holdings:
     """Return what the inventories say about the wanted ledgers.
 
     Raises:
@@ -203,7 +203,7 @@ def _read_lac(rows: pa.Table) -> Ints:
     return largest
 
 
-def _mark_hidden(inventory: Dataset, look: Look, wanted: Wanted, hidden: Mask) -> None:
+def _mark_hidden(inventory: Dataset, look: InventoryLook, wanted: WantedLedgers, hidden: Mask) -> None:
     """Mark the ledgers of which a bookie did not say all, as its damage tells."""
     rows = inventory.read("damage", columns=["bookie", "scope", "ledger", "hides_entries"])
     rows = rows.filter(pc.and_(pc.equal(rows["bookie"], look.bookie), rows["hides_entries"]))

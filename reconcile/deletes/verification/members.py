@@ -12,7 +12,7 @@ _SHIFT: Final = 32
 """Bits of a key below the ledger's number: the number of the bookie."""
 
 
-class Members(NamedTuple):
+class EnsembleMembers(NamedTuple):
     """Members of ensembles, flat: a ledger's bookie may stand here several times.
 
     Attributes:
@@ -26,7 +26,7 @@ class Members(NamedTuple):
     names: list[str]
 
 
-def list_members(rows: Ints, segments: pa.Array) -> Members:
+def list_members(rows: Ints, segments: pa.Array) -> EnsembleMembers:
     """Return the members of all segments of ledgers.
 
     Args:
@@ -38,7 +38,7 @@ def list_members(rows: Ints, segments: pa.Array) -> Members:
     sizes = members.value_lengths().to_numpy(zero_copy_only=False)
     names = members.flatten().dictionary_encode()
     numbers = names.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return Members(rows[np.repeat(record, sizes)], numbers, names.dictionary.to_pylist())
+    return EnsembleMembers(rows[np.repeat(record, sizes)], numbers, names.dictionary.to_pylist())
 
 
 def make_keys(row: Ints, bookie: Ints) -> Ints:

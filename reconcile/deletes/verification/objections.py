@@ -9,12 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.deletes.tombstones import Verdict
+from reconcile.deletes.tombstones import DeleteVerdict
 
 Ints = npt.NDArray[np.int64]
 
 
-class Reason(StrEnum):
+class UnsafeReason(StrEnum):
     """Why a ledger is not safe to delete; values are stored."""
 
     NO_RECORD = "NO_RECORD"
@@ -43,18 +43,18 @@ class Reason(StrEnum):
 
 UNSAFE = frozenset(
     {
-        Reason.NO_RECORD,
-        Reason.TOO_LARGE,
-        Reason.OPEN,
-        Reason.IN_RECOVERY,
-        Reason.IN_QUARANTINE,
-        Reason.UNDER_REPLICATED,
-        Reason.LOCKED,
-        Reason.REFERENCED,
-        Reason.NOT_ARCHIVED,
-        Reason.ENTRIES_BEYOND_END,
-        Reason.DURABILITY_BREACH,
-        Reason.BREAKER,
+        UnsafeReason.NO_RECORD,
+        UnsafeReason.TOO_LARGE,
+        UnsafeReason.OPEN,
+        UnsafeReason.IN_RECOVERY,
+        UnsafeReason.IN_QUARANTINE,
+        UnsafeReason.UNDER_REPLICATED,
+        UnsafeReason.LOCKED,
+        UnsafeReason.REFERENCED,
+        UnsafeReason.NOT_ARCHIVED,
+        UnsafeReason.ENTRIES_BEYOND_END,
+        UnsafeReason.DURABILITY_BREACH,
+        UnsafeReason.BREAKER,
     }
 )
 """Reasons that were seen; the others say that something could not be seen."""
@@ -70,11 +70,11 @@ class Objections:
 
     count: int
     _rows: list[Ints] = field(default_factory=list)
-    _reasons: list[Reason] = field(default_factory=list)
+    _reasons: list[UnsafeReason] = field(default_factory=list)
     _unsafe: list[npt.NDArray[np.bool_]] = field(default_factory=list)
     _texts: list[pa.Array] = field(default_factory=list)
 
-    def add(self, rows: Ints, reason: Reason, detail: str | Sequence[str]) -> None:
+    def add(self, rows: Ints, reason: UnsafeReason, detail: str | Sequence[str]) -> None:
         """Object to some ledgers.
 
         Args:
@@ -90,19 +90,19 @@ class Objections:
         self._unsafe.append(np.full(len(rows), reason in UNSAFE))
         self._texts.append(pc.binary_join_element_wise(reason.value, details, ": "))
 
-    def add_all(self, reason: Reason, detail: str) -> None:
+    def add_all(self, reason: UnsafeReason, detail: str) -> None:
         """Object to every ledger."""
         self.add(np.arange(self.count), reason, detail)
 
-    def list_rows(self, reason: Reason) -> set[int]:
+    def list_rows(self, reason: UnsafeReason) -> set[int]:
         """Return the numbers of the ledgers that have been objected to for a reason."""
         return {
             row for rows, own in zip(self._rows, self._reasons, strict=True) if own is reason for row in rows.tolist()
         }
 
-    def judge(self) -> tuple[list[Verdict], list[tuple[str, ...]]]:
+    def judge(self) -> tuple[list[DeleteVerdict], list[tuple[str, ...]]]:
         """Return the verdict of each ledger, and its reasons in the order of the alphabet."""
-        verdicts = [Verdict.SAFE] * self.count
+        verdicts = [DeleteVerdict.SAFE] * self.count
         reasons: list[tuple[str, ...]] = [()] * self.count
         if not self._rows:
             return verdicts, reasons
@@ -117,6 +117,6 @@ class Objections:
         for row, unsafe, texts in zip(
             *(grouped[name].to_pylist() for name in ("row", "unsafe_max", "text_distinct")), strict=True
         ):
-            verdicts[row] = Verdict.UNSAFE if unsafe else Verdict.UNDECIDED
+            verdicts[row] = DeleteVerdict.UNSAFE if unsafe else DeleteVerdict.UNDECIDED
             reasons[row] = tuple(sorted(texts))
         return verdicts, reasons

@@ -9,14 +9,18 @@ import pyarrow.compute as pc
 
 from reconcile.deletes.tombstones import SECOND_MS
 from reconcile.deletes.verification import makers
-from reconcile.deletes.verification.evidence import Listing
-from reconcile.deletes.verification.objections import Objections, Reason
-from reconcile.deletes.verification.wanted import Ints, Wanted
+from reconcile.deletes.verification.evidence import ReferenceListing
+from reconcile.deletes.verification.objections import Objections, UnsafeReason
+from reconcile.deletes.verification.wanted import Ints, WantedLedgers
 from recovery.infer.references import select_stated
 
 
 def judge_references(
-    wanted: Wanted, records: pa.Table, listings: Sequence[Listing], min_age_ms: int, objections: Objections
+    wanted: WantedLedgers,
+    records: pa.Table,
+    listings: Sequence[ReferenceListing],
+    min_age_ms: int,
+    objections: Objections,
 ) -> None:
     """Object to ledgers that an upper layer names, or may name where nobody looked.
 
@@ -30,13 +34,13 @@ def judge_references(
     for listing in listings:
         if listing.references is None:
             detail = "no upper layer was named; an empty file of references says that there is none"
-            objections.add_all(Reason.REFERENCES_UNKNOWN, listing.problem or detail)
+            objections.add_all(UnsafeReason.REFERENCES_UNKNOWN, listing.problem or detail)
             continue
         if listing.problem:
-            objections.add_all(Reason.REFERENCES_UNKNOWN, listing.problem)
+            objections.add_all(UnsafeReason.REFERENCES_UNKNOWN, listing.problem)
         rows, numbers = wanted.select(select_live(listing.references.rows))
         owners = pc.fill_null(rows["owner"], "an upper layer").to_pylist()
-        objections.add(numbers, Reason.REFERENCED, [f"{owner} refers to it" for owner in owners])
+        objections.add(numbers, UnsafeReason.REFERENCED, [f"{owner} refers to it" for owner in owners])
     _judge_makers(wanted, records, listings, objections)
     _judge_age(records, min(listing.at_ms for listing in listings), min_age_ms, objections)
 
@@ -58,7 +62,9 @@ def read_times(column: Any) -> Ints:  # noqa: ANN401 - an Arrow column
     return np.asarray(pc.fill_null(ms, -1).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _judge_makers(wanted: Wanted, records: pa.Table, listings: Sequence[Listing], objections: Objections) -> None:
+def _judge_makers(
+    wanted: WantedLedgers, records: pa.Table, listings: Sequence[ReferenceListing], objections: Objections
+) -> None:
     """Object to ledgers that a broker, or another application, may name where nobody looked."""
     row, custom = records["row"].to_numpy(), records["custom"]
     stated = np.zeros(len(wanted), np.bool_)
@@ -68,13 +74,13 @@ def _judge_makers(wanted: Wanted, records: pa.Table, listings: Sequence[Listing]
             stated[numbers] = True
     is_open = ~stated[row]
     objections.add(
-        row[makers.find_hidden(custom, _list_owners(listings)) & is_open], Reason.MAKER_UNLISTED, makers.HIDDEN
+        row[makers.find_hidden(custom, _list_owners(listings)) & is_open], UnsafeReason.MAKER_UNLISTED, makers.HIDDEN
     )
     if not all(listing.is_stated for listing in listings):
-        objections.add(row[makers.find_others(custom) & is_open], Reason.MAKER_UNLISTED, makers.OTHERS)
+        objections.add(row[makers.find_others(custom) & is_open], UnsafeReason.MAKER_UNLISTED, makers.OTHERS)
 
 
-def _list_owners(listings: Sequence[Listing]) -> set[str] | None:
+def _list_owners(listings: Sequence[ReferenceListing]) -> set[str] | None:
     """Return the owners that any listing names; None: one of them read no store's records."""
     owners: set[str] = set()
     for listing in listings:
@@ -87,7 +93,7 @@ def _list_owners(listings: Sequence[Listing]) -> set[str] | None:
 def _judge_age(records: pa.Table, listed_ms: int, min_age_ms: int, objections: Objections) -> None:
     row, born = records["row"].to_numpy(), find_births(records)
     unknown = (born < 0) & (min_age_ms > 0)
-    objections.add(row[unknown], Reason.TOO_YOUNG, "nothing says when it was created, and an age is demanded")
+    objections.add(row[unknown], UnsafeReason.TOO_YOUNG, "nothing says when it was created, and an age is demanded")
     young = (born >= 0) & (born + min_age_ms > listed_ms)
     detail = f"it was not {min_age_ms // SECOND_MS} seconds old when references were listed"
-    objections.add(row[young], Reason.TOO_YOUNG, detail)
+    objections.add(row[young], UnsafeReason.TOO_YOUNG, detail)

@@ -23,33 +23,33 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.deletes.policy import MOST_IN_A_DAY, Policy
+from reconcile.deletes.policy import MOST_IN_A_DAY, DeletePolicy
 from reconcile.deletes.records import ArchiveMark
 from reconcile.deletes.tombstones import (
     DAY_MS,
     RECORD_BYTES,
     SKEW_MS,
+    DeleteState,
+    DeleteVerdict,
     Holder,
-    State,
     StoredRecord,
     Tombstone,
-    Verdict,
     Verification,
 )
 from reconcile.deletes.verification.absence import FEW, MOST_SHARE, Absence
 from reconcile.deletes.verification.durability import Durability
-from reconcile.deletes.verification.evidence import Holdings, Listing, Mask, to_ms
-from reconcile.deletes.verification.members import Members, list_members, make_keys, split_keys
-from reconcile.deletes.verification.objections import Objections, Reason
+from reconcile.deletes.verification.evidence import Holdings, Mask, ReferenceListing, to_ms
+from reconcile.deletes.verification.members import EnsembleMembers, list_members, make_keys, split_keys
+from reconcile.deletes.verification.objections import Objections, UnsafeReason
 from reconcile.deletes.verification.unreferenced import judge_references, read_times
-from reconcile.deletes.verification.wanted import Ints, Wanted
+from reconcile.deletes.verification.wanted import Ints, WantedLedgers
 from recovery.codecs import store as keys
 from recovery.codecs.keys import read_marks
 from recovery.codecs.replication_lock import ledger_of_lock
 from recovery.dataset import Dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import State as LedgerState
+from recovery.model.metadata import LedgerState
 
 MIN_AGE_MS: Final = DAY_MS
 FRESHNESS_MS: Final = DAY_MS
@@ -81,7 +81,7 @@ class Rules:
     absent: int | None = None
     most_in_a_day: int = MOST_IN_A_DAY
 
-    def tighten(self, policy: Policy) -> "Rules":
+    def tighten(self, policy: DeletePolicy) -> "Rules":
         """Return the rules that demand what these do, and what a policy does."""
         return replace(
             self,
@@ -92,7 +92,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class DeleteEvidence:
     """What is judged by.
 
     Attributes:
@@ -111,7 +111,7 @@ class Evidence:
     """
 
     captures: tuple[Dataset, Dataset]
-    listings: tuple[Listing, Listing]
+    listings: tuple[ReferenceListing, ReferenceListing]
     holdings: Holdings
     durability: Durability
     tombstones: Mapping[LedgerId, Tombstone]
@@ -158,7 +158,7 @@ def set_breaker(asked: int, lately: int, total: int, most: int = MOST_IN_A_DAY) 
     return Breaker(asked, lately, total, min(most, max(FEW, min(MOST_IN_A_DAY, int(total * MOST_SHARE)))))
 
 
-def judge_deletes(wanted: Wanted, evidence: Evidence, rules: Rules) -> tuple[list[Verification], Breaker]:
+def judge_deletes(wanted: WantedLedgers, evidence: DeleteEvidence, rules: Rules) -> tuple[list[Verification], Breaker]:
     """Return what the evidence says of each wanted ledger, and of their number.
 
     Raises:
@@ -181,21 +181,21 @@ def judge_deletes(wanted: Wanted, evidence: Evidence, rules: Rules) -> tuple[lis
             f"{breaker.asked} deletes and {breaker.lately} of the last day are more than {breaker.limit}; "
             f"confirm their number, {breaker.asked}"
         )
-        objections.add_all(Reason.BREAKER, detail)
+        objections.add_all(UnsafeReason.BREAKER, detail)
     verdicts, reasons = objections.judge()
     return _make_verifications(wanted, rows, members, evidence, verdicts, reasons), breaker
 
 
-def _judge_captures(evidence: Evidence, rules: Rules, objections: Objections) -> None:
+def _judge_captures(evidence: DeleteEvidence, rules: Rules, objections: Objections) -> None:
     for capture in evidence.captures:
         for source in capture.read("sources").to_pylist():
             if not source["complete"] or source["root"] != "present":
                 why = source["gaps"][0] if source["gaps"] else "its root is missing"
-                objections.add_all(Reason.LISTING_INCOMPLETE, f"the store was not listed completely: {why}")
+                objections.add_all(UnsafeReason.LISTING_INCOMPLETE, f"the store was not listed completely: {why}")
     first, second = (capture.rows("ledgers") for capture in evidence.captures)
     limit = max(FEW, int(first * MOST_SHARE))
     if first - second > limit:
-        objections.add_all(Reason.MASS_ABSENCE, f"{first - second} ledgers went while the store was looked at")
+        objections.add_all(UnsafeReason.MASS_ABSENCE, f"{first - second} ledgers went while the store was looked at")
     absence = evidence.absence
     if absence is not None and absence.is_mass and rules.absent != absence.gone:
         when = datetime.fromtimestamp(absence.since_ms / 1000, UTC).isoformat(timespec="seconds")
@@ -203,10 +203,10 @@ def _judge_captures(evidence: Evidence, rules: Rules, objections: Objections) ->
             f"{absence.gone} of the {absence.listed} ledgers that a verification listed at {when} are gone, and not by "
             f"a purge; confirm their number, {absence.gone}, if that is right"
         )
-        objections.add_all(Reason.MASS_ABSENCE, detail)
+        objections.add_all(UnsafeReason.MASS_ABSENCE, detail)
 
 
-def _read_records(wanted: Wanted, evidence: Evidence, objections: Objections) -> pa.Table:
+def _read_records(wanted: WantedLedgers, evidence: DeleteEvidence, objections: Objections) -> pa.Table:
     """Return the records that stand, with a column `row`: the number of the ledger; object to what they say."""
     first, second = evidence.captures
     stood, stands = np.full(len(wanted), _ABSENT), np.full(len(wanted), _ABSENT)
@@ -219,74 +219,74 @@ def _read_records(wanted: Wanted, evidence: Evidence, objections: Objections) ->
     went = (stands == _ABSENT) & (stood != _ABSENT)
     never = (stands == _ABSENT) & (stood == _ABSENT)
     changed = (stands != _ABSENT) & (stood != stands)
-    objections.add(np.flatnonzero(never), Reason.NO_RECORD, "the store has no record of it")
-    objections.add(np.flatnonzero(went), Reason.CHANGED, "its record went while it was looked at")
-    objections.add(np.flatnonzero(changed), Reason.CHANGED, "its record changed while it was looked at")
+    objections.add(np.flatnonzero(never), UnsafeReason.NO_RECORD, "the store has no record of it")
+    objections.add(np.flatnonzero(went), UnsafeReason.CHANGED, "its record went while it was looked at")
+    objections.add(np.flatnonzero(changed), UnsafeReason.CHANGED, "its record changed while it was looked at")
     records = pa.concat_tables(parts).combine_chunks()
     row = records["row"].to_numpy()
     sizes = pc.binary_length(records["raw"]).to_numpy()
     large = sizes > RECORD_BYTES
     details = [f"its record of {size} bytes is larger than a tombstone takes, {RECORD_BYTES}" for size in sizes[large]]
-    objections.add(row[large], Reason.TOO_LARGE, details)
+    objections.add(row[large], UnsafeReason.TOO_LARGE, details)
     bad = pc.is_valid(records["error"]).to_numpy(zero_copy_only=False)
-    objections.add(row[bad], Reason.UNPARSABLE, records["error"].filter(pa.array(bad)).to_pylist())
-    for state, reason in ((LedgerState.OPEN, Reason.OPEN), (LedgerState.IN_RECOVERY, Reason.IN_RECOVERY)):
+    objections.add(row[bad], UnsafeReason.UNPARSABLE, records["error"].filter(pa.array(bad)).to_pylist())
+    for state, reason in ((LedgerState.OPEN, UnsafeReason.OPEN), (LedgerState.IN_RECOVERY, UnsafeReason.IN_RECOVERY)):
         seen = pc.fill_null(pc.equal(records["state"], state.value), fill_value=False).to_numpy(zero_copy_only=False)
         objections.add(row[seen], reason, f"its state is {state.value}")
     return records
 
 
-def _judge_quarantine(wanted: Wanted, evidence: Evidence, objections: Objections) -> None:
+def _judge_quarantine(wanted: WantedLedgers, evidence: DeleteEvidence, objections: Objections) -> None:
     """Object to ledgers in quarantine: what stands there is the hold, and the certificate that put it there ends it."""
     quarantined = [
         number
         for number, ledger in enumerate(wanted.ledgers)
-        if (tombstone := evidence.tombstones.get(ledger)) is not None and tombstone.state is State.QUARANTINED
+        if (tombstone := evidence.tombstones.get(ledger)) is not None and tombstone.state is DeleteState.QUARANTINED
     ]
     detail = "a hold is in the place of its record until the quarantine is over"
-    objections.add(np.array(quarantined, np.int64), Reason.IN_QUARANTINE, detail)
+    objections.add(np.array(quarantined, np.int64), UnsafeReason.IN_QUARANTINE, detail)
 
 
-def _judge_replication(wanted: Wanted, evidence: Evidence, objections: Objections) -> None:
+def _judge_replication(wanted: WantedLedgers, evidence: DeleteEvidence, objections: Objections) -> None:
     for capture in evidence.captures:
         nodes = capture.read("nodes", columns=["path", "kind"])
         marks = nodes.filter(pc.equal(nodes["kind"], "mark"))["path"].combine_chunks()
         marked = read_marks(marks)
         numbers = wanted.find(marked.scope, marked.ledger)
-        objections.add(numbers[numbers >= 0], Reason.UNDER_REPLICATED, "it is marked for replication")
+        objections.add(numbers[numbers >= 0], UnsafeReason.UNDER_REPLICATED, "it is marked for replication")
         paths = nodes.filter(pc.equal(nodes["kind"], "lock"))["path"].to_pylist()
         locked = [ledger for path in paths if (ledger := ledger_of_lock(path)) is not None]
         scope, ledger_half = (np.array([getattr(item, half) for item in locked], np.int64) for half in _HALVES)
         numbers = wanted.find(scope, ledger_half)
-        objections.add(numbers[numbers >= 0], Reason.LOCKED, "a worker holds its replication lock")
+        objections.add(numbers[numbers >= 0], UnsafeReason.LOCKED, "a worker holds its replication lock")
 
 
-def _judge_listing_times(wanted: Wanted, evidence: Evidence, objections: Objections) -> None:
+def _judge_listing_times(wanted: WantedLedgers, evidence: DeleteEvidence, objections: Objections) -> None:
     """Object to ledgers whose references were not listed again since they were found safe."""
     first_ms = min(listing.at_ms for listing in evidence.listings)
     earlier = [
         number
         for number, ledger in enumerate(wanted.ledgers)
         if (tombstone := evidence.tombstones.get(ledger)) is not None
-        and tombstone.state in (State.VERIFIED, State.PURGEABLE)
+        and tombstone.state in (DeleteState.VERIFIED, DeleteState.PURGEABLE)
         and tombstone.listed_ms is not None
         and first_ms <= tombstone.listed_ms
     ]
     detail = "these references were listed for the verification before: list them again"
-    objections.add(np.array(earlier, np.int64), Reason.REFERENCES_UNKNOWN, detail)
+    objections.add(np.array(earlier, np.int64), UnsafeReason.REFERENCES_UNKNOWN, detail)
 
 
-def _judge_archive(wanted: Wanted, evidence: Evidence, rules: Rules, objections: Objections) -> None:
+def _judge_archive(wanted: WantedLedgers, evidence: DeleteEvidence, rules: Rules, objections: Objections) -> None:
     if not rules.archived:
         return
     if evidence.archive is None:
-        objections.add_all(Reason.ARCHIVE_UNREADABLE, "archive marks cannot be read")
+        objections.add_all(UnsafeReason.ARCHIVE_UNREADABLE, "archive marks cannot be read")
         return
     missing = [number for number, ledger in enumerate(wanted.ledgers) if ledger not in evidence.archive]
-    objections.add(np.array(missing, np.int64), Reason.NOT_ARCHIVED, "no backup application marked it")
+    objections.add(np.array(missing, np.int64), UnsafeReason.NOT_ARCHIVED, "no backup application marked it")
     for reason, copies in (
-        (Reason.NOT_ARCHIVED, evidence.bad_copies),
-        (Reason.ARCHIVE_UNREADABLE, evidence.unread_copies),
+        (UnsafeReason.NOT_ARCHIVED, evidence.bad_copies),
+        (UnsafeReason.ARCHIVE_UNREADABLE, evidence.unread_copies),
     ):
         rows = [number for number, ledger in enumerate(wanted.ledgers) if ledger in copies]
         details = [f"its archived copy: {copies[wanted.ledgers[number]]}" for number in rows]
@@ -294,8 +294,8 @@ def _judge_archive(wanted: Wanted, evidence: Evidence, rules: Rules, objections:
 
 
 def _judge_holders(
-    wanted: Wanted, records: pa.Table, evidence: Evidence, rules: Rules, objections: Objections
-) -> Members:
+    wanted: WantedLedgers, records: pa.Table, evidence: DeleteEvidence, rules: Rules, objections: Objections
+) -> EnsembleMembers:
     """Object to what bookies hold, or did not say; return the members of ensembles."""
     holdings = evidence.holdings
     closed_rows = records.filter(pc.equal(records["state"], LedgerState.CLOSED.value)).combine_chunks()
@@ -308,26 +308,26 @@ def _judge_holders(
     end_of[numbers] = ends
     cookies = _read_cookies(evidence.captures[1])
     pairs = split_keys(np.unique(make_keys(members.row, members.bookie)))
-    _demand_answers(pairs, looks, members.names, changed, cookies, evidence, rules, objections)
+    _require_answers(pairs, looks, members.names, changed, cookies, evidence, rules, objections)
     others, other_names = _list_other_holders(wanted, numbers, members, cookies, evidence)
     other_looks = _find_looks(other_names, holdings)
-    _demand_answers(others, other_looks, other_names, changed, cookies, evidence, rules, objections)
+    _require_answers(others, other_looks, other_names, changed, cookies, evidence, rules, objections)
     # Entries above the end may be what was never acknowledged; a LAC above it says that some were.
     beyond = numbers[(holdings.lac[numbers] > ends[:, None]).any(axis=1)]
     details = [f"a LAC of {holdings.lac[n].max()} is above its last entry {end_of[n]}" for n in beyond]
-    objections.add(beyond, Reason.ENTRIES_BEYOND_END, details)
+    objections.add(beyond, UnsafeReason.ENTRIES_BEYOND_END, details)
     return members
 
 
 def _judge_durability(durability: Durability, objections: Objections) -> None:
     breached = np.array(sorted(durability.breaches), np.int64)
     details = [durability.breaches[row] for row in breached.tolist()]
-    objections.add(breached, Reason.DURABILITY_BREACH, details)
+    objections.add(breached, UnsafeReason.DURABILITY_BREACH, details)
     # Of most it is said already which bookie was not seen.
-    said = durability.breaches.keys() | objections.list_rows(Reason.HOLDER_UNSEEN)
+    said = durability.breaches.keys() | objections.list_rows(UnsafeReason.HOLDER_UNSEEN)
     unclear = np.array(sorted(durability.undecided - said), np.int64)
     detail = "not every copy can be judged: a bookie that may have it was not seen, or not since the record changed"
-    objections.add(unclear, Reason.HOLDER_UNSEEN, detail)
+    objections.add(unclear, UnsafeReason.HOLDER_UNSEEN, detail)
 
 
 def _find_looks(names: Sequence[str], holdings: Holdings) -> Ints:
@@ -336,13 +336,13 @@ def _find_looks(names: Sequence[str], holdings: Holdings) -> Ints:
     return np.array([of_look.get(name, _ABSENT) for name in names], np.int64)
 
 
-def _demand_answers(
+def _require_answers(
     pairs: tuple[Ints, Ints],
     looks: Ints,
     names: Sequence[str],
     changed_ms: Ints,
     cookies: Mapping[str, bytes],
-    evidence: Evidence,
+    evidence: DeleteEvidence,
     rules: Rules,
     objections: Objections,
 ) -> None:
@@ -353,32 +353,36 @@ def _demand_answers(
     seen = look != _ABSENT
     texts = np.array([f"bookie {name}" for name in names], object)
     unseen = np.flatnonzero(~seen)
-    objections.add(row[unseen], Reason.HOLDER_UNSEEN, [f"{texts[b]} was not looked at" for b in bookie[unseen]])
+    objections.add(row[unseen], UnsafeReason.HOLDER_UNSEEN, [f"{texts[b]} was not looked at" for b in bookie[unseen]])
     row, bookie, look = row[seen], bookie[seen], look[seen]
     ended = np.array([item.ended_ms for item in holdings.looks], np.int64)[look]
     started = np.array([item.started_ms for item in holdings.looks], np.int64)[look]
     stale = ended + rules.freshness_ms < evidence.now_ms
-    objections.add(row[stale], Reason.HOLDER_UNSEEN, [f"{texts[b]} was not looked at lately" for b in bookie[stale]])
+    objections.add(
+        row[stale], UnsafeReason.HOLDER_UNSEEN, [f"{texts[b]} was not looked at lately" for b in bookie[stale]]
+    )
     ahead = ended > evidence.now_ms + SKEW_MS
     details = [f"{texts[b]} was looked at later than now: a clock is wrong" for b in bookie[ahead]]
-    objections.add(row[ahead], Reason.HOLDER_UNSEEN, details)
+    objections.add(row[ahead], UnsafeReason.HOLDER_UNSEEN, details)
     early = started < changed_ms[row]
     details = [f"{texts[b]} was looked at before the record changed last" for b in bookie[early]]
-    objections.add(row[early], Reason.HOLDER_UNSEEN, details)
+    objections.add(row[early], UnsafeReason.HOLDER_UNSEEN, details)
     silent = ~holdings.answered[row, look]
-    objections.add(row[silent], Reason.HOLDER_UNSEEN, [f"{texts[b]} was not read completely" for b in bookie[silent]])
+    objections.add(
+        row[silent], UnsafeReason.HOLDER_UNSEEN, [f"{texts[b]} was not read completely" for b in bookie[silent]]
+    )
     proven = [item.cookie is not None and item.cookie == cookies.get(item.bookie) for item in holdings.looks]
     odd = ~np.array(proven, np.bool_)[look]
     details = [f"{texts[b]} has not the cookie that the store has of it" for b in bookie[odd]]
-    objections.add(row[odd], Reason.INCARNATION_UNPROVEN, details)
+    objections.add(row[odd], UnsafeReason.INCARNATION_UNPROVEN, details)
 
 
 def _list_other_holders(
-    wanted: Wanted,
+    wanted: WantedLedgers,
     judged: Ints,
-    named: Members,
+    named: EnsembleMembers,
     cookies: Mapping[str, bytes],
-    evidence: Evidence,
+    evidence: DeleteEvidence,
 ) -> tuple[tuple[Ints, Ints], list[str]]:
     """Return bookies that no ensemble names, and that are, or were, seen to hold a ledger: pairs as of members.
 
@@ -413,11 +417,11 @@ def _read_cookies(capture: Dataset) -> dict[str, bytes]:
 
 
 def _make_verifications(
-    wanted: Wanted,
+    wanted: WantedLedgers,
     records: pa.Table,
-    named: Members,
-    evidence: Evidence,
-    verdicts: Sequence[Verdict],
+    named: EnsembleMembers,
+    evidence: DeleteEvidence,
+    verdicts: Sequence[DeleteVerdict],
     reasons: Sequence[tuple[str, ...]],
 ) -> list[Verification]:
     stored: dict[int, StoredRecord] = {}
@@ -448,7 +452,7 @@ def _make_verifications(
     ]
 
 
-def _find_holders(members: Mapping[int, Mapping[str, None]], evidence: Evidence) -> Mask:
+def _find_holders(members: Mapping[int, Mapping[str, None]], evidence: DeleteEvidence) -> Mask:
     """Return which looks are of a life that holds entries, or of a member."""
     is_holder = evidence.holdings.holds.copy()
     of_look = evidence.holdings.number_bookies()

@@ -17,7 +17,7 @@ _ROWS: Final = 1 << 14
 """Rows of a table that are read at a time, about."""
 
 
-class Wanted:
+class WantedLedgers:
     """Ledgers that are looked at, each once; a ledger's number is its place here.
 
     Attributes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from reconcile.deletes.own_root import OwnRoot
-from reconcile.deletes.packed import ChangeLog, Decision
+from reconcile.deletes.packed import ChangeLog, PackedDecision
 from reconcile.deletes.records import ArchiveMark
 from recovery.archive.reader import find_lacking
 from recovery.model.ids import LedgerId
@@ -72,13 +72,13 @@ class CopyMarks:
         where = str(self.place)
         marked, elsewhere = set[LedgerId](), set[LedgerId]()
 
-        def decide(ledger: LedgerId, mark: ArchiveMark | None) -> Decision[ArchiveMark] | None:
+        def decide(ledger: LedgerId, mark: ArchiveMark | None) -> PackedDecision[ArchiveMark] | None:
             if mark is not None and mark.place != where:
                 elsewhere.add(ledger)
             if mark is not None and (mark.place != where or mark.checksum == sums[ledger]):
                 return None
             marked.add(ledger)
-            return Decision(ArchiveMark(ledger, self.by, where, sums[ledger], at_ms))
+            return PackedDecision(ArchiveMark(ledger, self.by, where, sums[ledger], at_ms))
 
         if sums:
             self.own.archive.change(tuple(sums), decide, self.log, rows=_ROWS)
@@ -88,11 +88,11 @@ class CopyMarks:
         """Remove the marks of ledgers that name this archive; return how many there were."""
         removed = set[LedgerId]()
 
-        def decide(ledger: LedgerId, mark: ArchiveMark | None) -> Decision[ArchiveMark] | None:
+        def decide(ledger: LedgerId, mark: ArchiveMark | None) -> PackedDecision[ArchiveMark] | None:
             if mark is None or mark.place != str(self.place):
                 return None
             removed.add(ledger)
-            return Decision(None)
+            return PackedDecision(None)
 
         if ledgers:
             self.own.archive.change(tuple(ledgers), decide, self.log, rows=_ROWS)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from reconcile.jobs.context import Context, throttle
-from recovery.archive.copies import Copy, judge
+from recovery.archive.copies import CopyState, judge
 from recovery.archive.reader import ArchivedLedger, find_ledger, read_records, require_archive
 from recovery.bookies.entry_files import EntryBatch, EntryFormat, make_writer
 from recovery.codecs.entry import HEADER_SIZE, SCOPED_HEADER_SIZE, find_digest
@@ -114,7 +114,9 @@ def _make_batch(ledger: ArchivedLedger, number: int, records: list[bytes]) -> En
         digests = [None if proven is None else proven[0] for proven in proofs]
     else:
         digests = [
-            record.digest if judge(raw, ledger.id, record.digest, record.password or b"", entry) is Copy.GOOD else None
+            record.digest
+            if judge(raw, ledger.id, record.digest, record.password or b"", entry) is CopyState.GOOD
+            else None
             for entry, raw in enumerate(records, number)
         ]
     sizes: dict[Digest | None, int] = {None: 0, **{digest: header + size for digest, size in DIGEST_SIZES.items()}}

@@ -21,23 +21,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from backends.bookie.client import Options
+from backends.bookie.client import BookieOptions
 from reconcile.deletes.own_root import read_instance_id
 from reconcile.errors import GuardRefusedError
 from reconcile.jobs.archive.copy_marks import CopyMarks, list_ids
 from reconcile.jobs.capture import capture_store
-from reconcile.jobs.context import Context, Wire, start_spark, throttle
-from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
+from reconcile.jobs.context import Context, WireOptions, start_spark, throttle
+from reconcile.jobs.deletes.clusters import DeleteTarget, OpenDeletes, now_ms, open_deletes
 from reconcile.jobs.undelete.topics import parse_pattern
 from recovery import __version__
 from recovery.archive import choice as choices
 from recovery.archive.bookies import DiskSource, RunningSource, Source
-from recovery.archive.choice import KNOWN, Choice, choose, measure_frames
+from recovery.archive.choice import KNOWN, ArchiveChoice, choose, measure_frames
 from recovery.archive.objects import (
     ARCHIVE_FILE,
     RUN_FILE,
     RUNS,
-    IndexFile,
+    ArchiveIndex,
     list_indexes,
     list_names,
     list_unfinished,
@@ -51,7 +51,7 @@ from recovery.errors import DatasetError, InputError
 from recovery.model.ids import BUCKETS, LedgerId
 from recovery.out_folder import lock_folder, sync_folder, write_whole
 from recovery.place import DatasetPlace, remove_tree
-from recovery.spark import demand_spark, has_executors, over_buckets
+from recovery.spark import has_executors, over_buckets, require_spark
 
 Ints = npt.NDArray[np.int64]
 
@@ -87,9 +87,9 @@ class RunRequest:
         max_mb_s: MiB that are read in a second, at most, of all bookies together.
     """
 
-    target: Target
+    target: DeleteTarget
     place: DatasetPlace
-    source: Mapping[str, Sequence[Path]] | Wire
+    source: Mapping[str, Sequence[Path]] | WireOptions
     master: str = "local[*]"
     python: Path | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -138,7 +138,7 @@ def archive(request: RunRequest, context: Context) -> Archived:
         UnavailableError: the store does not answer.
         SparkError: Spark failed.
     """
-    demand_spark(request.master, request.python)
+    require_spark(request.master, request.python)
     place = request.place.absolute()
     run = f"{context.now():%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
     with ExitStack() as stack:
@@ -233,7 +233,7 @@ class _Run:
         at_ms = now_ms(context)
         older_ms = None if request.older_than is None else int(request.older_than.total_seconds() * 1000)
         topics = None if request.topics is None else parse_pattern(request.topics)
-        self._choice = Choice(at_ms, request.ledgers, older_ms, topics)
+        self._choice = ArchiveChoice(at_ms, request.ledgers, older_ms, topics)
         try:
             self._known = tuple(list_indexes(place))
         except OSError as error:
@@ -302,7 +302,7 @@ class _Run:
 
     def _open_source(self, at_once: int) -> Source:
         source = self._request.source
-        if not isinstance(source, Wire):
+        if not isinstance(source, WireOptions):
             folders = {bookie: tuple(path.absolute() for path in paths) for bookie, paths in source.items()}
             return DiskSource(folders, self._request.aliases)
         opened = self._target.opened
@@ -321,7 +321,7 @@ class _Run:
             self._unused.setdefault(bookie, Counter()).update(problems)
         for file in answer["indexes"]:
             self._written.append(file)
-            self._mark(read_index(self._place, IndexFile(file, 0, BUCKETS - 1), _MARKED))
+            self._mark(read_index(self._place, ArchiveIndex(file, 0, BUCKETS - 1), _MARKED))
 
     def _mark(self, rows: pa.Table) -> None:
         done = self._marks.write(rows, now_ms(self._context))
@@ -371,7 +371,7 @@ def _cut_ranges(sizes: Ints, cores: int) -> list[range]:
     return [range(low, high) for low, high in zip([0, *stops.tolist()], stops.tolist(), strict=False)]
 
 
-def _share_out(options: Options, tasks: int, entry_bytes: float) -> Options:
+def _share_out(options: BookieOptions, tasks: int, entry_bytes: float) -> BookieOptions:
     """Return a task's share of how bookies are asked; fewer of large entries are asked for together."""
     least, most = _IN_FLIGHT
     return replace(

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from reconcile.jobs.context import Context, start_spark, throttle
 from recovery.archive.choice import drop_repeated
-from recovery.archive.objects import RUN_FILE, RUNS, IndexFile, list_indexes, list_names, list_unfinished, read_run
+from recovery.archive.objects import RUN_FILE, RUNS, ArchiveIndex, list_indexes, list_names, list_unfinished, read_run
 from recovery.archive.reader import (
-    Proof,
+    ReadBackProof,
     find_ledger,
     make_ledger,
     prove_ledger,
@@ -24,13 +24,13 @@ from recovery.archive.reader import (
 from recovery.errors import DatasetError
 from recovery.model.ids import LedgerId, mix
 from recovery.place import DatasetPlace, to_place
-from recovery.spark import demand_spark, over_buckets
+from recovery.spark import over_buckets, require_spark
 
 _NAMED: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyRequest:
+class VerifyArchiveRequest:
     """What is proven.
 
     Attributes:
@@ -81,7 +81,7 @@ class VerifiedArchive:
     unfinished: tuple[str, ...]
 
 
-def verify_archive(request: VerifyRequest, context: Context) -> VerifiedArchive:
+def verify_archive(request: VerifyArchiveRequest, context: Context) -> VerifiedArchive:
     """Prove an archive, or ledgers of it, from its place alone.
 
     Raises:
@@ -122,7 +122,7 @@ def verify_archive(request: VerifyRequest, context: Context) -> VerifiedArchive:
     )
 
 
-def _check_runs(place: DatasetPlace, indexes: Sequence[IndexFile]) -> tuple[list[str], list[str]]:
+def _check_runs(place: DatasetPlace, indexes: Sequence[ArchiveIndex]) -> tuple[list[str], list[str]]:
     """Return what is gone of what runs say that they wrote, and the runs that say nothing."""
     broken, unlisted = [], []
     files = {index.file for index in indexes}
@@ -142,7 +142,7 @@ def _check_runs(place: DatasetPlace, indexes: Sequence[IndexFile]) -> tuple[list
 
 
 def _choose(
-    request: VerifyRequest, place: DatasetPlace, indexes: Sequence[IndexFile], broken: list[str]
+    request: VerifyArchiveRequest, place: DatasetPlace, indexes: Sequence[ArchiveIndex], broken: list[str]
 ) -> tuple[list[tuple[str, list[int]]], int, int]:
     """Return the places of ledgers that are read in each index, how many there are, and how many are there twice."""
     keys, total = [], 0
@@ -177,7 +177,7 @@ def _choose(
 
 
 def _prove_indexes(
-    request: VerifyRequest, place: DatasetPlace, chosen: Sequence[tuple[str, list[int]]], context: Context
+    request: VerifyArchiveRequest, place: DatasetPlace, chosen: Sequence[tuple[str, list[int]]], context: Context
 ) -> Iterator[Mapping[str, Any]]:
     if request.master is None or not chosen:
         with context.reporter.progress("proving", "parts") as progress:
@@ -185,7 +185,7 @@ def _prove_indexes(
                 yield prove_index(str(place), file, rows)
                 progress(done, len(chosen))
         return
-    demand_spark(request.master, request.python)
+    require_spark(request.master, request.python)
     where, parts = str(place), list(chosen)
 
     def task(number: range) -> Mapping[str, Any]:
@@ -205,7 +205,9 @@ def prove_index(where: str, file: str, rows: Sequence[int]) -> Mapping[str, Any]
     place = to_place(where)
     first, last = file.rpartition("/")[2].split("-")[:2]
     try:
-        listed = read_index(place, IndexFile(file, int(first), int(last))).take(pa.array(rows, pa.int64())).to_pylist()
+        listed = (
+            read_index(place, ArchiveIndex(file, int(first), int(last))).take(pa.array(rows, pa.int64())).to_pylist()
+        )
     except DatasetError as error:
         return {"counts": {"damaged": len(rows)}, "problems": {file: error.problem}}
     counts: Counter[str] = Counter()
@@ -215,13 +217,13 @@ def prove_index(where: str, file: str, rows: Sequence[int]) -> Mapping[str, Any]
         try:
             proof = prove_ledger(place, make_ledger(row, f"{where}/{file}"))
         except DatasetError as error:
-            proof = Proof(ledger, error.problem)
+            proof = ReadBackProof(ledger, error.problem)
         _count(proof, counts, problems)
     return {"counts": dict(counts), "problems": problems}
 
 
 def _prove_named(
-    place: DatasetPlace, ledgers: Sequence[LedgerId], indexes: Sequence[IndexFile], context: Context
+    place: DatasetPlace, ledgers: Sequence[LedgerId], indexes: Sequence[ArchiveIndex], context: Context
 ) -> Mapping[str, Any]:
     counts: Counter[str] = Counter()
     problems: dict[str, str] = {}
@@ -232,7 +234,7 @@ def _prove_named(
             try:
                 archived = find_ledger(place, ledger, indexes)
             except DatasetError as error:
-                _count(Proof(ledger, f"{error.path}: {error.problem}"), counts, problems)
+                _count(ReadBackProof(ledger, f"{error.path}: {error.problem}"), counts, problems)
             else:
                 if archived is None:
                     missing.append(str(ledger))
@@ -242,7 +244,7 @@ def _prove_named(
     return {"counts": counts, "problems": problems, "missing": missing}
 
 
-def _count(proof: Proof, counts: "Counter[str]", problems: dict[str, str]) -> None:
+def _count(proof: ReadBackProof, counts: "Counter[str]", problems: dict[str, str]) -> None:
     if proof.problem:
         counts["damaged"] += 1
         if len(problems) < _NAMED:

@@ -8,7 +8,7 @@ from recovery.place import DatasetPlace
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RestorableWindow:
     """A stretch in which every transaction can be restored.
 
     Attributes:
@@ -46,7 +46,7 @@ class BackupStatus:
     through: int
     until_ms: int
     rpo_s: float | None
-    windows: tuple[Window, ...]
+    windows: tuple[RestorableWindow, ...]
     bases: tuple[BaseLink, ...]
     segments: tuple[SegmentLink, ...]
     gaps: tuple[GapLink, ...]
@@ -83,9 +83,9 @@ def read_status(place: DatasetPlace | str, now_ms: int) -> BackupStatus:
     )
 
 
-def _list_windows(manifest: BackupManifest) -> list[Window]:
+def _list_windows(manifest: BackupManifest) -> list[RestorableWindow]:
     gaps = {gap.after: gap for gap in manifest.gaps}
     return [
-        Window(first, last, base.until_ms, gaps[last].from_ms if last in gaps else manifest.until_ms)
+        RestorableWindow(first, last, base.until_ms, gaps[last].from_ms if last in gaps else manifest.until_ms)
         for base, first, last in list_windows(manifest)
     ]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.protocols import KEYS
-from reconcile.jobs.context import Context, Progress
+from reconcile.jobs.context import Context, StageProgress
 from recovery.backup.chain import Backup, open_backup
 from recovery.backup.last_states import compare_states, fold_states
 from recovery.backup.manifest import BaseLink, GapLink, SegmentLink
@@ -76,7 +76,7 @@ def verify_backup(place: DatasetPlace | str, moment: str | None, context: Contex
     return verified
 
 
-def _verify_chain(backup: Backup, verified: VerifiedBackup, progress: Progress) -> None:
+def _verify_chain(backup: Backup, verified: VerifiedBackup, progress: StageProgress) -> None:
     manifest = backup.manifest
     previous = manifest.start
     through: int | None = None
@@ -153,7 +153,7 @@ def _name(link: BaseLink | SegmentLink | GapLink) -> str:
     return link.folder if isinstance(link, BaseLink) else f"the gap behind {link.after:#x}"
 
 
-def _verify_bases(backup: Backup, verified: VerifiedBackup, progress: Progress) -> None:
+def _verify_bases(backup: Backup, verified: VerifiedBackup, progress: StageProgress) -> None:
     """Rebuild each base from the one before it, where no gap is between them and changes reach it."""
     manifest = backup.manifest
     bases = sorted(manifest.bases, key=lambda base: base.txn)

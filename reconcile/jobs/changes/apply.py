@@ -7,15 +7,15 @@ from typing import Final
 
 from reconcile.deletes.approvals import Approvable, Subject
 from reconcile.errors import Advice, GuardRefusedError, PlanError, Remedy
-from reconcile.estimates import Step
+from reconcile.estimates import EstimatedStep
 from reconcile.jobs.approvals import NO_APPROVALS, Approvals
 from reconcile.jobs.changes.touched import Touched, open_evidence, scrutinize_touched
-from reconcile.jobs.context import Context, Wire, connect, throttle
+from reconcile.jobs.context import Context, WireOptions, connect, throttle
 from reconcile.jobs.starts import decide_starts_now
 from reconcile.plan.manifest import COOKIES_WAIT, PlanManifest, read_plan_manifest
 from reconcile.plan.plan_reader import open_whole
 from reconcile.plan.views.open_points import count_rights
-from reconcile.stores import demand_same_keys, demand_store_uri, list_principals
+from reconcile.stores import list_principals, require_same_keys, require_store_uri
 from reconcile.words import count_noun, list_names
 from reconcile.write import apply as engine
 from reconcile.write import guards
@@ -62,7 +62,7 @@ class ApplyRequest:
     reason: str | None = None
     approvals: Approvals = NO_APPROVALS
     inventories: tuple[str, ...] = ()
-    wire: Wire | None = None
+    wire: WireOptions | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     accept_findings: int = 0
 
@@ -128,7 +128,7 @@ def review(request: ApplyRequest) -> Review:
     waves = {*seen.waves, *(wave.number for wave in manifest.binding.waves)}
     if request.wave is not None and request.wave not in waves:
         raise PlanError(str(request.plan), f"has no wave {request.wave}", Remedy(Advice.SEE_WAVES))
-    demand_store_uri(request.uri)
+    require_store_uri(request.uri)
     counts = manifest.counts
     return Review(
         plan,
@@ -159,9 +159,9 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
     """
     plan, manifest = reviewed.plan, read_plan_manifest(reviewed.plan)
     binding = manifest.binding
-    _demand_confirmation(reviewed, confirmation)
+    _require_confirmation(reviewed, confirmation)
     if request.has_acl:
-        _demand_acls(plan)
+        _require_acls(plan)
     evidence = open_evidence(manifest, request.inventories, request.wire, request.aliases)
     with connect(request.uri, context, writable=True) as opened:
         if binding.root and binding.root != opened.root:
@@ -170,12 +170,12 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
         policy = request.approvals.find_policy(opened.store, opened.root)
         approvals = request.approvals.require(policy, Subject(Approvable.PLAN, reviewed.hash), context.now())
         has_acl = request.has_acl or request.acl is not None
-        demand_same_keys(opened, binding.layout or "", has_acl=has_acl)
+        require_same_keys(opened, binding.layout or "", has_acl=has_acl)
         if not (kind_of(opened.layout_hint).has_acls or request.accept_unfrozen):
-            guards.demand_stopped(bookie for bookie, _ in binding.bookies)
+            guards.require_stopped(bookie for bookie, _ in binding.bookies)
         if kind_of(opened.layout_hint).has_replication:
-            guards.demand_no_replication(reviewed.named, opened.store, opened.root.rstrip("/"))
-        options = engine.Options(
+            guards.require_no_replication(reviewed.named, opened.store, opened.root.rstrip("/"))
+        options = engine.ApplyOptions(
             plan_hash=reviewed.hash,
             acl=request.acl if has_acl else guards.choose_acl(opened.store, opened.root),
             accept_unfrozen=request.accept_unfrozen,
@@ -196,7 +196,7 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
             undecided = sum(touched.undecided.values())
             return JudgedWave(request.wave, touched.ledgers, touched.unexpected, undecided, touched.absent)
 
-        context.reporter.expect(Step.APPLY, count_writes(plan))
+        context.reporter.expect(EstimatedStep.APPLY, count_writes(plan))
         with context.reporter.progress("writing", "writes") as progress:
             applied = engine.apply(
                 lambda: plan.batches("actions"),
@@ -243,7 +243,7 @@ def count_writes(plan: Dataset) -> int:
     return plan.rows("actions") - read_plan_manifest(plan).counts.left_alone
 
 
-def _demand_confirmation(reviewed: Review, confirmation: Confirmation) -> None:
+def _require_confirmation(reviewed: Review, confirmation: Confirmation) -> None:
     path, unseen, digits = reviewed.plan.path, reviewed.unseen, confirmation.hash
     if digits is None:
         problem = "is not confirmed, and there is no terminal to ask on"
@@ -258,7 +258,7 @@ def _demand_confirmation(reviewed: Review, confirmation: Confirmation) -> None:
         raise GuardRefusedError(path, problem, Remedy(Advice.RECOVER_OR_ACCEPT_UNSEEN, len(unseen)))
 
 
-def _demand_acls(plan: Dataset) -> None:
+def _require_acls(plan: Dataset) -> None:
     """Refuse a plan that names no ACL for what it creates."""
     lacking = count_rights(plan).lacking
     if lacking:

@@ -39,7 +39,7 @@ _STOP: Final = "keep the bookies stopped until apply has ended"
 _PULSAR: Final = "metadata-store:"
 _PULSAR_ELSEWHERE: Final = re.compile(r"metadata-store:(?:etcd|oxia)\b", re.IGNORECASE)
 
-Ask = Callable[[engine.Proposal], str | None]
+Ask = Callable[[engine.FreezeProposal], str | None]
 """Shows a proposal to a person; returns the hash that the person confirms, None where nobody can."""
 
 
@@ -108,7 +108,7 @@ class Waiting:
 
     root: str
     identity: str
-    proposal: engine.Proposal
+    proposal: engine.FreezeProposal
     confirmed: str | None
     counts: Mapping[str, int | None]
 
@@ -119,7 +119,7 @@ class Trial:
 
     server: str
     principal: str
-    proof: freeze_state.Proof
+    proof: freeze_state.RefusalProof
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Frozen:
 
     root: str
     identity: str
-    proposal: engine.Proposal
+    proposal: engine.FreezeProposal
     state: freeze_state.FreezeState
     trials: tuple[Trial, ...]
     silent: tuple[str, ...]
@@ -176,9 +176,9 @@ def freeze(request: FreezeRequest, context: Context, ask: Ask) -> Waiting | Froz
         UnavailableError: the store does not answer.
     """
     with _open_run(request, context) as run:
-        layout = guards.demand_layout(run.store, run.root, run.layout)
+        layout = guards.require_layout(run.store, run.root, run.layout)
 
-        def propose(past: FreezeHistory | None) -> engine.Proposal:
+        def propose(past: FreezeHistory | None) -> engine.FreezeProposal:
             only = request.deletes_only
             return engine.propose_freeze(run.store, run.root, run.identity, past, layout=layout, deletes_only=only)
 
@@ -204,38 +204,38 @@ def thaw(request: ThawRequest, context: Context, ask: Ask) -> Waiting | Thawed:
         # What cannot be used is refused before anything is changed.
         known = list_known(run.store, run.root, request.inventories, request.lost) if request.inventories else ()
         if history.originals:
-            counts = _demand_safe(run, request)
+            counts = _require_safe(run, request)
 
-        def propose(history: FreezeHistory | None) -> engine.Proposal:
+        def propose(history: FreezeHistory | None) -> engine.FreezeProposal:
             return engine.propose_thaw(run.store, run.root, history or FreezeHistory())
 
         waiting = run.change(_THAW, propose, ask, counts)
         if waiting:
             return waiting
         state = freeze_state.read_freeze_state(run.store, run.root)
-        is_shut = state.frozen and guards.demand_layout(run.store, run.root, run.layout) is Layout.FLAT
+        is_shut = state.frozen and guards.require_layout(run.store, run.root, run.layout) is Layout.FLAT
         starts = decide_starts_of(known, run.store, run.root, after_thaw=is_shut)
         return Thawed(run.root, state, bool(history.originals), counts, starts)
 
 
-def _demand_safe(run: "_Run", request: ThawRequest) -> dict[str, int | None]:
+def _require_safe(run: "_Run", request: ThawRequest) -> dict[str, int | None]:
     """Refuse a thaw after which bookies would delete more than was accepted; return what was counted."""
     inventories, accepted = request.inventories, request.accepted
-    thaw_guards.demand_described(run.store, run.root, inventories)
-    layout = guards.demand_layout(run.store, run.root, run.layout)
-    counts = thaw_guards.demand_restored(run.store, run.root, layout, inventories, accept_absent=accepted.absent)
-    counts["unseen"] = thaw_guards.demand_seen(
+    thaw_guards.require_described(run.store, run.root, inventories)
+    layout = guards.require_layout(run.store, run.root, run.layout)
+    counts = thaw_guards.require_restored(run.store, run.root, layout, inventories, accept_absent=accepted.absent)
+    counts["unseen"] = thaw_guards.require_seen(
         run.store, run.root, inventories, accept=accepted.unseen, lost=request.lost
     )
     counts["guarded"] = count_guards(run.store, run.root)
     if inventories:
-        counts["left_out"] = thaw_guards.demand_named(
+        counts["left_out"] = thaw_guards.require_named(
             run.store, run.root, layout, inventories, accept=accepted.left_out
         )
     return counts
 
 
-def demand_access_control(uri: str) -> None:
+def require_access_control(uri: str) -> None:
     """Refuse a store that has no rights by which listings could be made to fail.
 
     Raises:
@@ -256,7 +256,7 @@ def default_journal(uri: str) -> Path:
 
 @contextmanager
 def _open_run(request: FreezeRequest, context: Context) -> "Iterator[_Run]":
-    demand_access_control(request.uri)
+    require_access_control(request.uri)
     identity = context.access.digest
     if identity is None or identity == context.access.bookie_digest:
         raise InputError(request.uri, "is to be frozen without an identity of its own", "freeze as no bookie connects")
@@ -289,7 +289,7 @@ class _Run:
     def change(
         self,
         kind: str,
-        propose: Callable[[FreezeHistory | None], engine.Proposal],
+        propose: Callable[[FreezeHistory | None], engine.FreezeProposal],
         ask: Ask,
         counts: Mapping[str, int | None],
     ) -> Waiting | None:
@@ -306,7 +306,7 @@ class _Run:
         approvals = self._require_approvals(proposal, history) if kind == _THAW else ()
         begun = FreezeHistory()
         opening = partial(
-            audit_journal.Journal.open,
+            audit_journal.AuditJournal.open,
             resume=True,
             now=self.context.now,
             replay=begun.replay,
@@ -322,14 +322,16 @@ class _Run:
             engine.carry_out(proposal, self.store, journal, resumed=engine.is_rest(proposal, begun, confirmed))
         return None
 
-    def _require_approvals(self, proposal: engine.Proposal, history: FreezeHistory | None) -> tuple[Approval, ...]:
+    def _require_approvals(
+        self, proposal: engine.FreezeProposal, history: FreezeHistory | None
+    ) -> tuple[Approval, ...]:
         """Return who approved a thaw; what is left of one that was approved and stopped is approved, too."""
         approvals = self.request.approvals
         policy = approvals.find_policy(self.store, self.root)
         subject = Subject(Approvable.THAW, proposal.hash)
         return approvals.require(policy, subject, self.context.now(), is_hash=partial(_is_confirmed, proposal, history))
 
-    def prove(self, proposal: engine.Proposal, layout: Layout) -> Frozen:
+    def prove(self, proposal: engine.FreezeProposal, layout: Layout) -> Frozen:
         """Return whether the freeze holds: what the rights are, and what was refused without our identity."""
         state = freeze_state.read_freeze_state(self.store, self.root)
         trials, silent = self._trials(layout)
@@ -371,7 +373,7 @@ def _open_as(address: str, access: Access, digest: tuple[str, str] | None) -> Op
     return open_store(address, AccessAs(access, digest), writable=True, patience_s=_SERVER_PATIENCE_S)
 
 
-def _is_confirmed(proposal: engine.Proposal, history: FreezeHistory | None, confirmed: str) -> bool:
+def _is_confirmed(proposal: engine.FreezeProposal, history: FreezeHistory | None, confirmed: str) -> bool:
     digits = confirmed.lower()
     if len(digits) < TYPED:
         return False

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconcile.jobs.context import Context, Wire, add_remedy, throttle
+from reconcile.jobs.context import Context, WireOptions, add_remedy, throttle
 from reconcile.jobs.verify import ReadBack, open_bookies, read_back
 from reconcile.plan.manifest import read_plan_manifest
-from reconcile.plan.plan_reader import demand_whole
-from reconcile.stores import demand_same_keys, list_principals, open_store
+from reconcile.plan.plan_reader import require_whole
+from reconcile.stores import list_principals, open_store, require_same_keys
 from reconcile.write import apply
 from reconcile.write import rehearse as engine
 from reconcile.write.apply_results import Applied
@@ -38,7 +38,7 @@ class RehearseRequest:
 
     plan: Dataset
     uri: str
-    source: Mapping[str, Sequence[Path]] | Wire
+    source: Mapping[str, Sequence[Path]] | WireOptions
     registry: str | None = None
     sample: int | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Rehearsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class RemovalResult:
     """What a removal removed.
 
     Attributes:
@@ -92,7 +92,7 @@ def rehearse(request: RehearseRequest, context: Context) -> Rehearsed:
         raise InputError(plan.path, problem, "copy the plan to a folder of this machine, and rehearse that")
     with ExitStack() as stack:
         opened = stack.enter_context(open_store(request.uri, context.access, writable=True))
-        demand_same_keys(opened, binding.layout or "")
+        require_same_keys(opened, binding.layout or "")
         has_bookies = bool(request.source)
         bookies: RunningCluster | Mapping[str, BookieDisks] = {}
         if has_bookies:
@@ -100,7 +100,7 @@ def rehearse(request: RehearseRequest, context: Context) -> Rehearsed:
             if request.registry:
                 registry = stack.enter_context(open_store(request.registry, context.access))
             bookies = stack.enter_context(open_bookies(request.source, registry, context, request.aliases))
-        seen = demand_whole(plan)
+        seen = require_whole(plan)
         mark = engine.begin(plan, seen.hash, opened.store, opened.root, now=context.now)
         journal = here / engine.JOURNALS / mark.journal
         stopped = add_remedy("the rehearsal is begun, go on: run the same command again")
@@ -110,7 +110,7 @@ def rehearse(request: RehearseRequest, context: Context) -> Rehearsed:
                 opened.store,
                 opened.root,
                 journal,
-                apply.Options(
+                apply.ApplyOptions(
                     plan_hash=seen.hash,
                     resume=journal.exists(),
                     principals=list_principals(context.access, opened),
@@ -125,7 +125,7 @@ def rehearse(request: RehearseRequest, context: Context) -> Rehearsed:
         return Rehearsed(opened.root, seen.hash, mark.made, applied, read)
 
 
-def remove_rehearsal(uri: str, context: Context) -> Removed:
+def remove_rehearsal(uri: str, context: Context) -> RemovalResult:
     """Remove a rehearsal with all that is in it.
 
     Raises:
@@ -135,4 +135,4 @@ def remove_rehearsal(uri: str, context: Context) -> Removed:
     with open_store(uri, context.access, writable=True) as opened:
         with context.reporter.progress("removing", "keys") as progress:
             keys = engine.remove(opened.store, opened.root, progress=throttle(progress))
-        return Removed(opened.root, keys)
+        return RemovalResult(opened.root, keys)

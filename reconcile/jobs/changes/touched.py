@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.registry import OpenStore
-from reconcile.check.scrutiny.judge import Demands, Judgement, judge_range
-from reconcile.check.scrutiny.replication import Replication
-from reconcile.clusters import Source, demand_one, of_bookies
+from reconcile.check.scrutiny.judge import Demands, LookJudgement, judge_range
+from reconcile.check.scrutiny.replication import StoredReplication
+from reconcile.clusters import InstanceSource, of_bookies, require_one
 from reconcile.findings.categories import TRAITS, Category
-from reconcile.findings.table import Run
-from reconcile.jobs.context import Context, Wire, throttle
+from reconcile.findings.table import FindingRun
+from reconcile.jobs.context import Context, WireOptions, throttle
 from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.scrutiny.range_task import are_of, count_verdicts, read_all
 from reconcile.plan.actions import Guard
@@ -35,8 +35,8 @@ from reconcile.rules.segments.copy_findings import see_bookies
 from reconcile.rules.segments.member_names import rename_members
 from reconcile.rules.segments.placement import PlacementSettings
 from recovery.bookies.addresses import read_members
-from recovery.bookies.wire_inventory import Request, collect_wire
-from recovery.bookies.wire_results import CATALOG, Kind
+from recovery.bookies.wire_inventory import WireRequest, collect_wire
+from recovery.bookies.wire_results import CATALOG, AskedKind
 from recovery.capture.records import read_marks, read_records
 from recovery.codecs.store import Layout
 from recovery.codecs.store_kind import kind_of
@@ -55,7 +55,7 @@ _ON_NO_BOOKIE: Final = "entries on no bookie"
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class TouchedEvidence:
     """What touched ledgers are judged by.
 
     Attributes:
@@ -67,7 +67,7 @@ class Evidence:
     """
 
     inventories: tuple[Dataset, ...]
-    wire: Wire | None
+    wire: WireOptions | None
     aliases: Mapping[str, str]
     absent: tuple[str, ...]
     everywhere: bool
@@ -119,8 +119,8 @@ class Touched:
 
 
 def open_evidence(
-    manifest: PlanManifest, given: Sequence[str], wire: Wire | None, aliases: Mapping[str, str]
-) -> Evidence:
+    manifest: PlanManifest, given: Sequence[str], wire: WireOptions | None, aliases: Mapping[str, str]
+) -> TouchedEvidence:
     """Open what touched ledgers will be judged by, before anything is written.
 
     Args:
@@ -137,7 +137,9 @@ def open_evidence(
     if given:
         inventories = open_inventories(given)
         bookies = read_all(inventories, "bookies").select(["bookie", "instance_id"])
-        demand_one([*(Source("the plan", name) for name in manifest.binding.instance_ids[:1]), *of_bookies(bookies)])
+        require_one(
+            [*(InstanceSource("the plan", name) for name in manifest.binding.instance_ids[:1]), *of_bookies(bookies)]
+        )
     else:
         usable: list[Dataset] = []
         for source in manifest.binding.inputs or ():
@@ -154,11 +156,11 @@ def open_evidence(
     members = {*coverage.scanned, *coverage.not_scanned} - {*coverage.lost}
     whole = {row["bookie"] for row in rows if row["complete"]}
     everywhere = bool(coverage.members_known_from) and not coverage.lost and members <= whole
-    return Evidence(inventories, wire, aliases, tuple(absent), everywhere)
+    return TouchedEvidence(inventories, wire, aliases, tuple(absent), everywhere)
 
 
 def scrutinize_touched(
-    plan: Dataset, wave: int | None, opened: OpenStore, evidence: Evidence, context: Context
+    plan: Dataset, wave: int | None, opened: OpenStore, evidence: TouchedEvidence, context: Context
 ) -> Touched:
     """Judge the ledgers whose records a plan, or one wave of it, wrote.
 
@@ -175,7 +177,7 @@ def scrutinize_touched(
     """
     started = context.now()
     layout = Layout(read_plan_manifest(plan).binding.layout or opened.layout_hint or Layout.HIERARCHICAL)
-    judge = _Judge(opened, layout, evidence, context, Run(started.isoformat(timespec="seconds"), started))
+    judge = _Judge(opened, layout, evidence, context, FindingRun(started.isoformat(timespec="seconds"), started))
     touched = Touched(evidence.absent, len(evidence.inventories), evidence.wire is not None)
     ranges = bucket_ranges(plan.rows("actions"))
     with context.reporter.progress("scrutinizing what was written", "parts") as progress:
@@ -206,11 +208,11 @@ class _Judge:
 
     opened: OpenStore
     layout: Layout
-    evidence: Evidence
+    evidence: TouchedEvidence
     context: Context
-    run: Run
+    run: FindingRun
 
-    def judge(self, keys: pa.Table, guarded: frozenset[LedgerId], part: range) -> Judgement:
+    def judge(self, keys: pa.Table, guarded: frozenset[LedgerId], part: range) -> LookJudgement:
         """Judge ledgers; what running bookies seem to lack is asked for once more, on every bookie."""
         first = self._look(keys, guarded, part, only_members=True)
         grave = first.findings.filter(pc.not_equal(first.findings["severity"], "info"))
@@ -227,11 +229,11 @@ class _Judge:
 
     def _look(
         self, keys: pa.Table, guarded: frozenset[LedgerId], part: range, *, only_members: bool = False
-    ) -> Judgement:
+    ) -> LookJudgement:
         store, root = self.opened.store, self.opened.root
         scope, ledger = (keys[name].to_numpy() for name in ("scope", "ledger"))
         records = sort_by_key(read_records(store, root, self.layout, scope, ledger))
-        replication = Replication.from_nodes(read_marks(store, root, scope, ledger), kind_of(self.layout))
+        replication = StoredReplication.from_nodes(read_marks(store, root, scope, ledger), kind_of(self.layout))
         inventories, everywhere = self.evidence.inventories, self.evidence.everywhere
         with TemporaryDirectory(prefix="bkmeta-scrutiny-") as folder:
             if self.evidence.wire is not None and records.num_rows:
@@ -252,7 +254,7 @@ class _Judge:
             )
 
     def _ask(
-        self, records: pa.Table, wire: Wire, folder: Path, *, only_members: bool
+        self, records: pa.Table, wire: WireOptions, folder: Path, *, only_members: bool
     ) -> tuple[tuple[Dataset, ...], bool]:
         """Ask registered bookies without an inventory; return what they hold, and whether every bookie was seen."""
         members = read_members(self.opened.store, self.opened.root, self.opened.layout_hint, self.evidence.aliases)
@@ -262,7 +264,7 @@ class _Judge:
         given = {row["bookie"]: row["complete"] for row in read_all(self.evidence.inventories, "bookies").to_pylist()}
         registered = [name for name in members.bookies if members.find(name).registered_txn is not None]
         summary = collect_wire(
-            Request(
+            WireRequest(
                 catalog=open_dataset(folder / CATALOG, "catalog"),
                 members=members,
                 wanted=tuple(name for name in registered if name not in given),
@@ -273,12 +275,12 @@ class _Judge:
             lambda task, ranges: [task(part) for part in ranges],
             now=self.context.now,
         )
-        answered = all(result.kind is Kind.COLLECTED and not result.unanswered for result in summary.bookies)
+        answered = all(result.kind is AskedKind.COLLECTED and not result.unanswered for result in summary.bookies)
         asked = tuple(open_dataset(result.folder, "inventory") for result in summary.bookies if result.folder)
         return asked, answered and all(given.values()) and {*members.bookies} <= {*registered, *given}
 
 
-def _add(touched: Touched, judged: Judgement, keys: pa.Table, plan: Dataset, part: range) -> None:
+def _add(touched: Touched, judged: LookJudgement, keys: pa.Table, plan: Dataset, part: range) -> None:
     """Count what was judged of some ledgers; sort findings into those that the plan has, too, and the others."""
     counted = count_verdicts(judged.verdicts)
     touched.ledgers += keys.num_rows

@@ -14,12 +14,12 @@ from reconcile.write import undo as engine
 TYPED: Final = 8
 """Digits of the hash that count as having read it."""
 
-Ask = Callable[[engine.Proposal], str | None]
+Ask = Callable[[engine.UndoProposal], str | None]
 """Shows a proposal to a person; returns the hash that the person confirms, None where nobody can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UndoRequest:
+class UndoApplyRequest:
     """What is undone.
 
     Attributes:
@@ -49,12 +49,12 @@ class UndoOutcome:
         undone: what was undone; None: it was not confirmed, and nothing was changed.
     """
 
-    proposal: engine.Proposal
+    proposal: engine.UndoProposal
     confirmed: str | None
     undone: engine.Undone | None
 
 
-def undo(request: UndoRequest, context: Context, ask: Ask) -> UndoOutcome:
+def undo(request: UndoApplyRequest, context: Context, ask: Ask) -> UndoOutcome:
     """Take back what an apply wrote, where that is confirmed.
 
     Raises:

@@ -40,7 +40,7 @@ class DamagePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class BookieDamage:
     """What is damaged of a bookie's disks.
 
     Attributes:
@@ -64,7 +64,7 @@ class CollectedBookie:
     """
 
     summary: CollectSummary
-    damage: Damage
+    damage: BookieDamage
 
 
 def collect_bookie(options: CollectOptions, out: DatasetPlace, context: Context) -> CollectedBookie:
@@ -83,7 +83,7 @@ def collect_bookie(options: CollectOptions, out: DatasetPlace, context: Context)
             now=context.now,
             progress=lambda p: show(p.bytes or p.files, p.bytes_total or p.files_total, p.stage),
         )
-    damage = read_damage(open_dataset(out, "inventory")) if summary.damaged else Damage({}, (), ())
+    damage = read_damage(open_dataset(out, "inventory")) if summary.damaged else BookieDamage({}, (), ())
     return CollectedBookie(summary, damage)
 
 
@@ -107,7 +107,7 @@ def read_latest_txn(uri: str, context: Context) -> int | None:
         return store.point().txn if isinstance(store, ScannableStore) else None
 
 
-def read_damage(inventory: Dataset) -> Damage:
+def read_damage(inventory: Dataset) -> BookieDamage:
     """Return how much is damaged, and where the first places are."""
     reasons: Counter[str] = Counter()
     disk = pc.field("reason") == Reason.SUSPECT_DISK.value
@@ -115,7 +115,7 @@ def read_damage(inventory: Dataset) -> Damage:
     for batch in inventory.batches("damage"):
         reasons.update({row["values"]: row["counts"] for row in batch["reason"].value_counts().to_pylist()})
         suspect += batch.filter(disk)["file"].to_pylist()
-    return Damage(dict(reasons.most_common()), tuple(_first_places(inventory)), tuple(suspect))
+    return BookieDamage(dict(reasons.most_common()), tuple(_first_places(inventory)), tuple(suspect))
 
 
 def _first_places(inventory: Dataset) -> Iterator[DamagePlace]:

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconcile.estimates import Step
+from reconcile.estimates import EstimatedStep
 from reconcile.jobs.capture import capture_store
-from reconcile.jobs.context import Context, Wire, add_remedy, choose_spark, connect, throttle
+from reconcile.jobs.context import Context, WireOptions, add_remedy, choose_spark, connect, throttle
 from recovery.bookies.addresses import read_members
-from recovery.bookies.wire_inventory import Request, collect_wire
+from recovery.bookies.wire_inventory import WireRequest, collect_wire
 from recovery.bookies.wire_results import CATALOG, WireSummary
 from recovery.dataset import open_dataset
 from recovery.errors import InputError
 from recovery.place import DatasetPlace
-from recovery.spark import count_parallel, demand_spark, over_buckets
+from recovery.spark import count_parallel, over_buckets, require_spark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class ClusterRequest:
 
     uri: str
     bookies: tuple[str, ...] | None = None
-    wire: Wire
+    wire: WireOptions
     passwords: tuple[bytes, ...] = ()
     master: str | None = None
     python: Path | None = None
@@ -63,7 +63,7 @@ def collect_cluster(request: ClusterRequest, context: Context) -> CollectedClust
         SparkError: Spark failed.
     """
     if request.master is not None:
-        demand_spark(request.master, request.python)
+        require_spark(request.master, request.python)
     catalog = request.out / CATALOG
     remedy = f"{request.out} is not complete: run the command again, into another folder"
     with add_remedy(remedy), connect(request.uri, context) as opened:
@@ -74,11 +74,11 @@ def collect_cluster(request: ClusterRequest, context: Context) -> CollectedClust
         raise InputError(request.uri, problem, "collect from the bookies' disks")
     with (
         add_remedy(remedy),
-        choose_spark(Step.SCRUTINIZE, captured.ledgers, request.master, request.python, context) as spark,
+        choose_spark(EstimatedStep.SCRUTINIZE, captured.ledgers, request.master, request.python, context) as spark,
         context.reporter.progress("asking bookies", "parts") as progress,
     ):
         show = throttle(progress)
-        wanted = Request(
+        wanted = WireRequest(
             catalog=open_dataset(catalog, "catalog"),
             members=members,
             wanted=request.bookies,

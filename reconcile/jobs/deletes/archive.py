@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reconcile.deletes.packed import Decision
+from reconcile.deletes.packed import PackedDecision
 from reconcile.deletes.records import ArchiveMark
 from reconcile.jobs.context import Context, connect
-from reconcile.jobs.deletes.clusters import Target, now_ms, open_deletes, read_own_root
+from reconcile.jobs.deletes.clusters import DeleteTarget, now_ms, open_deletes, read_own_root
 from recovery.model.ids import LedgerId
 
 _ROWS = 500
@@ -23,7 +23,7 @@ class MarkRequest:
         by: the application; empty: who runs this.
     """
 
-    target: Target
+    target: DeleteTarget
     copies: Mapping[LedgerId, tuple[str, str]]
     by: str = ""
 
@@ -38,15 +38,15 @@ def mark_archived(request: MarkRequest, context: Context) -> int:
     with open_deletes(request.target, context) as target:
         at_ms, by = now_ms(context), request.by or target.by
 
-        def decide(ledger: LedgerId, _mark: ArchiveMark | None) -> Decision[ArchiveMark]:
-            return Decision(ArchiveMark(ledger, by, *request.copies[ledger], at_ms))
+        def decide(ledger: LedgerId, _mark: ArchiveMark | None) -> PackedDecision[ArchiveMark]:
+            return PackedDecision(ArchiveMark(ledger, by, *request.copies[ledger], at_ms))
 
         target.own.archive.change(tuple(request.copies), decide, target.log, rows=_ROWS)
         target.log.end({"marked": len(request.copies)}, 0)
     return len(request.copies)
 
 
-def unmark_archived(target: Target, ledgers: Sequence[LedgerId], context: Context) -> int:
+def unmark_archived(target: DeleteTarget, ledgers: Sequence[LedgerId], context: Context) -> int:
     """Remove the marks of ledgers; return how many there were.
 
     Raises:
@@ -56,8 +56,8 @@ def unmark_archived(target: Target, ledgers: Sequence[LedgerId], context: Contex
     with open_deletes(target, context) as opened:
         known = opened.own.archive.read_some(ledgers)
 
-        def decide(_ledger: LedgerId, mark: ArchiveMark | None) -> Decision[ArchiveMark] | None:
-            return None if mark is None else Decision(None)
+        def decide(_ledger: LedgerId, mark: ArchiveMark | None) -> PackedDecision[ArchiveMark] | None:
+            return None if mark is None else PackedDecision(None)
 
         opened.own.archive.change(list(known), decide, opened.log, rows=_ROWS)
         opened.log.end({"unmarked": len(known)}, 0)

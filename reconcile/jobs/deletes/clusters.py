@@ -10,7 +10,7 @@ from backends.registry import OpenStore, parse_store_uri
 from reconcile.deletes.cluster import Cluster
 from reconcile.deletes.own_root import OwnRoot, make_own_root, open_log, open_own_root
 from reconcile.deletes.packed import ChangeLog
-from reconcile.deletes.policy import Policy
+from reconcile.deletes.policy import DeletePolicy
 from reconcile.jobs.approvals import Approvals
 from reconcile.jobs.context import Context, connect
 from reconcile.write.audit_journal import Approval, name_runner
@@ -20,7 +20,7 @@ from recovery.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DeleteTarget:
     """Which store, and where its changes are recorded.
 
     Attributes:
@@ -33,7 +33,7 @@ class Target:
     uri: str
     journal: Path | None = None
     acl: str | None = None
-    local: Policy | None = None
+    local: DeletePolicy | None = None
 
     @property
     def folder(self) -> Path:
@@ -59,7 +59,7 @@ class OpenDeletes:
     own: OwnRoot
     log: ChangeLog
     by: str
-    policy: Policy
+    policy: DeletePolicy
 
 
 def default_journal(uri: str) -> Path:
@@ -89,7 +89,7 @@ def read_layout(opened: OpenStore) -> Layout:
     return choose_layout(None if stored is None else stored.value, key, hint)
 
 
-def find_policy(opened: OpenStore, target: Target) -> Policy:
+def find_policy(opened: OpenStore, target: DeleteTarget) -> DeletePolicy:
     """Return the policy of an open store's cluster.
 
     Raises:
@@ -100,9 +100,9 @@ def find_policy(opened: OpenStore, target: Target) -> Policy:
 
 @contextmanager
 def open_deletes(
-    target: Target,
+    target: DeleteTarget,
     context: Context,
-    approve: Callable[[OpenStore, Policy], Sequence[Approval]] = lambda _opened, _policy: (),
+    approve: Callable[[OpenStore, DeletePolicy], Sequence[Approval]] = lambda _opened, _policy: (),
 ) -> Iterator[OpenDeletes]:
     """Give a store that is open for deletes; our own root is made if it is not there.
 

@@ -9,13 +9,13 @@ from typing import Final
 from backends.errors import BackendError
 from backends.protocols import ScannableStore
 from backends.registry import OpenStore
-from reconcile.clusters import Source, demand_one
+from reconcile.clusters import InstanceSource, require_one
 from reconcile.deletes.certificate import Certificate
 from reconcile.deletes.own_root import OwnRoot, read_instance_id, read_last_listing
 from reconcile.deletes.purge import count_since
 from reconcile.deletes.tombstones import SKEW_MS
 from reconcile.deletes.verification.absence import Absence, measure_absence
-from reconcile.deletes.verification.evidence import Listing
+from reconcile.deletes.verification.evidence import ReferenceListing
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import now_ms
 from reconcile.references import TOPICS, References, find_pravega, has_topics, of_store, read_listing
@@ -35,7 +35,7 @@ class ListedReferences:
         sources: what was read: its name, and the digest of a file's bytes; empty: of a store.
     """
 
-    listing: Listing
+    listing: ReferenceListing
     sources: tuple[tuple[str, str], ...]
 
 
@@ -89,13 +89,13 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
     if united is not None:
         problems += [f"{where} cannot be read ({why})" for where, why in united.unreadable[:1]]
         problems += [f"a copy of a store lacks a part ({gap})" for gap in united.gaps[:1]]
-        own = Source(f"the store {opened.uri}", read_instance_id(opened.store, opened.root) or None)
-        demand_one([own, *united.stores])
+        own = InstanceSource(f"the store {opened.uri}", read_instance_id(opened.store, opened.root) or None)
+        require_one([own, *united.stores])
     is_stated = any(digest for _, digest in sources)
-    return ListedReferences(Listing(united, at_ms, "; ".join(problems), is_stated), tuple(sources))
+    return ListedReferences(ReferenceListing(united, at_ms, "; ".join(problems), is_stated), tuple(sources))
 
 
-def list_again(certificate: Certificate, opened: OpenStore, context: Context) -> Listing:
+def list_again(certificate: Certificate, opened: OpenStore, context: Context) -> ReferenceListing:
     """List again what a certificate's verification read of running stores; files were read as they were then.
 
     Raises:

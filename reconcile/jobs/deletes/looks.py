@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from backends.registry import OpenStore
-from reconcile.clusters import Source, demand_one, of_bookies
+from reconcile.clusters import InstanceSource, of_bookies, require_one
 from reconcile.deletes.own_root import read_instance_id
-from reconcile.jobs.context import Context, Wire
+from reconcile.jobs.context import Context, WireOptions
 from recovery.bookies.addresses import read_members
-from recovery.bookies.wire_inventory import Request, collect_wire
-from recovery.bookies.wire_results import Kind
+from recovery.bookies.wire_inventory import WireRequest, collect_wire
+from recovery.bookies.wire_results import AskedKind
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
@@ -38,7 +38,7 @@ class Looks:
     """
 
     inventories: tuple[str, ...] = ()
-    wire: Wire | None = None
+    wire: WireOptions | None = None
     scratch: Path | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
 
@@ -73,22 +73,24 @@ def gather_inventories(
         UnavailableError: the store does not answer.
     """
     given = [open_dataset(path, _INVENTORY) for path in looks.inventories]
-    own = Source(f"the store {opened.uri}", read_instance_id(opened.store, opened.root) or None)
+    own = InstanceSource(f"the store {opened.uri}", read_instance_id(opened.store, opened.root) or None)
     # A bookie of the same name in another cluster has other ledgers under the same ids, and lacks ours.
     for inventory in given:
-        demand_one([own, *of_bookies(inventory.read("bookies", columns=["bookie", "instance_id"]))])
+        require_one([own, *of_bookies(inventory.read("bookies", columns=["bookie", "instance_id"]))])
     if looks.wire is None:
         yield given
         return
     with TemporaryDirectory(prefix="bkmeta-looks-", dir=looks.scratch) as folder:
         asked = _write_asked(Path(folder) / "asked", opened, layout, records, context, txn)
         members = read_members(opened.store, opened.root, opened.layout_hint, looks.aliases)
-        request = Request(catalog=asked, members=members, wanted=None, options=looks.wire.options)
+        request = WireRequest(catalog=asked, members=members, wanted=None, options=looks.wire.options)
         with context.reporter.progress("asking bookies", "parts"):
             summary = collect_wire(
                 request, Path(folder) / "wire", lambda task, ranges: [task(item) for item in ranges], now=context.now
             )
-        collected = [open_dataset(item.folder, _INVENTORY) for item in summary.bookies if item.kind is Kind.COLLECTED]
+        collected = [
+            open_dataset(item.folder, _INVENTORY) for item in summary.bookies if item.kind is AskedKind.COLLECTED
+        ]
         yield [*given, *collected]
 
 

@@ -10,7 +10,7 @@ from reconcile.deletes.own_root import read_instance_id, read_policy, write_poli
 from reconcile.deletes.policy import (
     NO_POLICY,
     Approver,
-    Policy,
+    DeletePolicy,
     StoredPolicy,
     hash_change,
     list_loosened,
@@ -19,7 +19,7 @@ from reconcile.deletes.policy import (
 from reconcile.deletes.signatures import read_public_key
 from reconcile.jobs.approvals import NO_APPROVALS, Approvals
 from reconcile.jobs.context import Context, connect
-from reconcile.jobs.deletes.clusters import Target, now_ms, open_deletes
+from reconcile.jobs.deletes.clusters import DeleteTarget, now_ms, open_deletes
 from reconcile.write.audit_journal import Approval
 from recovery.errors import InputError
 
@@ -50,7 +50,7 @@ class PolicyChange:
     quarantine_ms: int | None = None
     quarantine_most: int | None = None
 
-    def make(self, current: Policy) -> Policy:
+    def make(self, current: DeletePolicy) -> DeletePolicy:
         """Return a policy with what becomes different.
 
         Raises:
@@ -61,7 +61,7 @@ class PolicyChange:
             if known.pop(name, None) is None:
                 raise InputError(name, "is not among those who may approve", "bkmeta delete policy show lists them")
         known |= {name: Approver(name, read_public_key(path)) for name, path in self.approvers.items()}
-        policy = Policy(
+        policy = DeletePolicy(
             current.archived if self.archived is None else self.archived,
             current.soak_ms if self.soak_ms is None else self.soak_ms,
             current.min_age_ms if self.min_age_ms is None else self.min_age_ms,
@@ -85,7 +85,7 @@ class PolicyRequest:
         approvals: that were given.
     """
 
-    target: Target
+    target: DeleteTarget
     change: PolicyChange
     approvals: Approvals = NO_APPROVALS
 
@@ -95,8 +95,8 @@ class _Decided:
     """A change that was approved, where it had to be; `stored` is what it replaces."""
 
     stored: StoredPolicy | None = None
-    current: Policy = NO_POLICY
-    wanted: Policy = NO_POLICY
+    current: DeletePolicy = NO_POLICY
+    wanted: DeletePolicy = NO_POLICY
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class ChangedPolicy:
         loosened: how it asks for less than the one current.
     """
 
-    policy: Policy
+    policy: DeletePolicy
     loosened: tuple[str, ...]
 
 
@@ -133,7 +133,7 @@ def set_policy(request: PolicyRequest, context: Context) -> ChangedPolicy:
     """
     decided = _Decided()
 
-    def approve(opened: OpenStore, policy: Policy) -> Sequence[Approval]:
+    def approve(opened: OpenStore, policy: DeletePolicy) -> Sequence[Approval]:
         decided.stored = read_policy(opened.store, opened.root)
         decided.current = policy if decided.stored is None else decided.stored.policy
         decided.wanted = request.change.make(decided.current)

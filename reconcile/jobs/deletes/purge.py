@@ -7,18 +7,18 @@ from pathlib import Path
 from backends.registry import OpenStore
 from reconcile.deletes.approvals import Approvable, Subject
 from reconcile.deletes.certificate import Certificate, Validity, judge_certificate, read_certificate
-from reconcile.deletes.own_root import demand_clock, read_instance_id
-from reconcile.deletes.policy import Policy
+from reconcile.deletes.own_root import read_instance_id, require_clock
+from reconcile.deletes.policy import DeletePolicy
 from reconcile.deletes.purge import Purged, PurgeRequest, Quarantine, count_lately, purge_ledgers
 from reconcile.deletes.tombstones import TAKEN, StepRefusedError
-from reconcile.deletes.verification.evidence import Listing
+from reconcile.deletes.verification.evidence import ReferenceListing
 from reconcile.deletes.verification.unreferenced import select_live
 from reconcile.deletes.verification.verdicts import set_breaker
-from reconcile.deletes.verification.wanted import Wanted
+from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.jobs.approvals import NO_APPROVALS, Approvals
 from reconcile.jobs.context import Context, throttle
-from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
+from reconcile.jobs.deletes.clusters import DeleteTarget, OpenDeletes, now_ms, open_deletes
 from reconcile.jobs.deletes.listings import list_again
 from reconcile.jobs.deletes.quarantine import end_where_bookies_left, list_quarantined
 from recovery.model.ids import LedgerId
@@ -43,7 +43,7 @@ class PurgeJob:
         approvals: that were given.
     """
 
-    target: Target
+    target: DeleteTarget
     certificate: Path
     key: Path | None = None
     rate: float | None = None
@@ -99,14 +99,14 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
         ) as target,
         context.reporter.progress("purging", "ledgers") as progress,
     ):
-        _demand_same_cluster(certificate, target, str(job.certificate))
+        _require_same_cluster(certificate, target, str(job.certificate))
         if is_ended and not any(item.certificate == certificate.hash for item in list_quarantined(target)):
             raise refusal
         # By a clock that is behind a certificate would hold for ever.
-        demand_clock(target.cluster.store, target.own, context.now, target.by, target.log)
+        require_clock(target.cluster.store, target.own, context.now, target.by, target.log)
         ended_early = end_where_bookies_left(target, now_ms(context))
         if not is_ended:
-            _demand_unbroken(certificate, target, job.confirmed, context)
+            _require_unbroken(certificate, target, job.confirmed, context)
             _require_age(certificate, target.policy, str(job.certificate))
         archived = bool(certificate.body["evidence"]["rules"]["archived"]) or target.policy.archived
         naming = _Naming(certificate, target.opened, context)
@@ -143,7 +143,7 @@ class _Naming:
     certificate: Certificate
     opened: OpenStore
     context: Context
-    listing: Listing | None = None
+    listing: ReferenceListing | None = None
     owners: Mapping[LedgerId, str] = field(default_factory=dict)
 
     def find(self, ledgers: Sequence[LedgerId]) -> dict[LedgerId, str]:
@@ -159,17 +159,17 @@ class _Naming:
             raise StepRefusedError(f"references cannot be listed again: {self.listing.problem}")
         return {ledger: self.owners[ledger] for ledger in ledgers if ledger in self.owners}
 
-    def _find_owners(self, listing: Listing) -> dict[LedgerId, str]:
+    def _find_owners(self, listing: ReferenceListing) -> dict[LedgerId, str]:
         """Return who names any of the certificate's ledgers, in one pass over all that is named."""
         if listing.references is None:
             return {}
-        wanted = Wanted(list(self.certificate.ledgers))
+        wanted = WantedLedgers(list(self.certificate.ledgers))
         rows, numbers = wanted.select(select_live(listing.references.rows))
         owners = rows["owner"].to_pylist()
         return {wanted.ledgers[n]: owner or "an upper layer" for n, owner in zip(numbers.tolist(), owners, strict=True)}
 
 
-def _demand_same_cluster(certificate: Certificate, target: OpenDeletes, name: str) -> None:
+def _require_same_cluster(certificate: Certificate, target: OpenDeletes, name: str) -> None:
     instance_id = read_instance_id(target.cluster.store, target.opened.root)
     if certificate.instance_id != instance_id or certificate.root != target.cluster.root:
         problem = (
@@ -179,14 +179,14 @@ def _demand_same_cluster(certificate: Certificate, target: OpenDeletes, name: st
         raise GuardRefusedError(name, problem, "name the store of the certificate's cluster")
 
 
-def _require_age(certificate: Certificate, policy: Policy, name: str) -> None:
+def _require_age(certificate: Certificate, policy: DeletePolicy, name: str) -> None:
     """Refuse a certificate that was made by a rule that is weaker than the policy by now."""
     if int(certificate.body["evidence"]["rules"]["min_age_ms"]) < policy.min_age_ms:
         problem = "was made for ledgers of a smaller age than the policy of the cluster asks for now"
         raise GuardRefusedError(name, problem, "verify again for a new one")
 
 
-def _demand_unbroken(certificate: Certificate, target: OpenDeletes, confirmed: str | None, context: Context) -> None:
+def _require_unbroken(certificate: Certificate, target: OpenDeletes, confirmed: str | None, context: Context) -> None:
     """Refuse another certificate's confirmation, and more purges than a day may have without one."""
     own = target.own.tombstones
     named = own.read_some(list(certificate.ledgers))

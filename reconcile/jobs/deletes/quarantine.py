@@ -1,7 +1,7 @@
 """Ledgers in quarantine: how many, and those that a bookie of theirs has left."""
 
 from reconcile.deletes.purge import end_quarantines
-from reconcile.deletes.tombstones import State, Tombstone
+from reconcile.deletes.tombstones import DeleteState, Tombstone
 from reconcile.jobs.deletes.clusters import OpenDeletes
 from reconcile.write.guards import list_registered
 from recovery.codecs.ledger_record import decode
@@ -12,7 +12,7 @@ from recovery.model.ids import LedgerId
 
 def list_quarantined(target: OpenDeletes) -> list[Tombstone]:
     """Return the tombstones of ledgers in quarantine; there are at most as many as the policy lets in."""
-    return [item for node in target.own.tombstones.read_all() for item in node if item.state is State.QUARANTINED]
+    return [item for node in target.own.tombstones.read_all() for item in node if item.state is DeleteState.QUARANTINED]
 
 
 def end_where_bookies_left(target: OpenDeletes, at_ms: int) -> dict[LedgerId, str]:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from reconcile.check.preflight.gc_settings import COLLECTION_STOPS
-from reconcile.deletes.own_root import demand_clock
-from reconcile.deletes.packed import Decision
+from reconcile.deletes.own_root import require_clock
+from reconcile.deletes.packed import PackedDecision
 from reconcile.deletes.tombstones import (
     REMOVED,
     RETENTION_MS,
+    DeleteState,
     Holder,
-    State,
     Tombstone,
     decommission,
     is_expired,
@@ -23,10 +23,10 @@ from reconcile.deletes.tombstones import (
     take_sightings,
 )
 from reconcile.deletes.verification.evidence import gather_holdings, list_sightings
-from reconcile.deletes.verification.wanted import Wanted
+from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.errors import GuardRefusedError
 from reconcile.jobs.context import Context
-from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
+from reconcile.jobs.deletes.clusters import DeleteTarget, OpenDeletes, now_ms, open_deletes
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
 from reconcile.write.guards import list_registered
 from recovery.codecs import ledger_metadata
@@ -47,13 +47,13 @@ class ConfirmRequest:
         retention_ms: time that a bookie may be away before it is named.
     """
 
-    target: Target
+    target: DeleteTarget
     looks: Looks
     retention_ms: int = RETENTION_MS
 
 
 @dataclass(slots=True)
-class Removed:
+class RemovedCopies:
     """What a bookie removed, as it was seen to hold it last.
 
     Attributes:
@@ -100,13 +100,13 @@ class Receipts:
     waiting: dict[LedgerId, tuple[str, ...]] = field(default_factory=dict)
     returned: dict[LedgerId, tuple[str, ...]] = field(default_factory=dict)
     overdue: dict[str, int] = field(default_factory=dict)
-    removed: dict[str, Removed] = field(default_factory=dict)
+    removed: dict[str, RemovedCopies] = field(default_factory=dict)
     collection_stops: str = ""
 
     @property
-    def removed_in_all(self) -> Removed:
+    def removed_in_all(self) -> RemovedCopies:
         """What all bookies removed together; `ledgers` counts a ledger once for each of its bookies."""
-        total = Removed()
+        total = RemovedCopies()
         for item in self.removed.values():
             total.ledgers += item.ledgers
             total.entries = None if item.entries is None or total.entries is None else total.entries + item.entries
@@ -125,7 +125,7 @@ def confirm_deletes(request: ConfirmRequest, context: Context) -> Receipts:
     with open_deletes(request.target, context) as target:
         is_asked = request.looks.wire is not None
         records = {item.ledger: item.record.raw if is_asked else b"" for item in _iterate_removed(target)}
-        wanted = Wanted(list(records))
+        wanted = WantedLedgers(list(records))
         with gather_inventories(request.looks, target.opened, target.cluster.layout, records, context) as inventories:
             holdings = gather_holdings(inventories, wanted)
         numbers = {ledger: number for number, ledger in enumerate(wanted.ledgers)}
@@ -135,7 +135,7 @@ def confirm_deletes(request: ConfirmRequest, context: Context) -> Receipts:
         def take(tombstone: Tombstone) -> Tombstone:
             changed = take_sightings(tombstone, list_sightings(holdings, numbers[tombstone.ledger]), at_ms, target.by)
             seen[tombstone.ledger] = _Seen(
-                changed.state is State.CONFIRMED,
+                changed.state is DeleteState.CONFIRMED,
                 list_waiting(changed),
                 list_returned(tombstone, changed),
                 list_overdue(changed, at_ms, request.retention_ms),
@@ -179,13 +179,13 @@ def _sum_up(seen: Mapping[LedgerId, _Seen]) -> Receipts:
             receipts.returned[ledger] = item.returned
         for holder in item.released:
             of_all = None if ends[ledger] is None else ends[ledger] + 1
-            receipts.removed.setdefault(holder.bookie, Removed()).add(holder.entries, of_all, lengths[ledger])
+            receipts.removed.setdefault(holder.bookie, RemovedCopies()).add(holder.entries, of_all, lengths[ledger])
         for bookie in item.overdue:
             receipts.overdue[bookie] = receipts.overdue.get(bookie, 0) + 1
     return receipts
 
 
-def decommission_bookie(target: Target, bookie: str, context: Context) -> int:
+def decommission_bookie(target: DeleteTarget, bookie: str, context: Context) -> int:
     """Record that a bookie was taken out of service with its disks; return how many tombstones that concerns.
 
     Raises:
@@ -206,7 +206,7 @@ def decommission_bookie(target: Target, bookie: str, context: Context) -> int:
     return len(concerned)
 
 
-def expire_tombstones(target: Target, retention_ms: int, context: Context) -> tuple[list[LedgerId], int]:
+def expire_tombstones(target: DeleteTarget, retention_ms: int, context: Context) -> tuple[list[LedgerId], int]:
     """Remove the tombstones whose ledgers nobody holds, after the retention; return them, and how many are kept.
 
     Raises:
@@ -214,7 +214,7 @@ def expire_tombstones(target: Target, retention_ms: int, context: Context) -> tu
         UnavailableError: the store does not answer.
     """
     with open_deletes(target, context) as opened:
-        demand_clock(opened.cluster.store, opened.own, context.now, opened.by, opened.log)
+        require_clock(opened.cluster.store, opened.own, context.now, opened.by, opened.log)
         at_ms = now_ms(context)
         expired, kept = list[LedgerId](), 0
         for item in _iterate_removed(opened):
@@ -223,9 +223,9 @@ def expire_tombstones(target: Target, retention_ms: int, context: Context) -> tu
             else:
                 kept += 1
 
-        def decide(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+        def decide(_ledger: LedgerId, tombstone: Tombstone | None) -> PackedDecision[Tombstone] | None:
             may_go = tombstone is not None and is_expired(tombstone, at_ms, retention_ms)
-            return Decision(None) if may_go else None
+            return PackedDecision(None) if may_go else None
 
         opened.own.tombstones.change(expired, decide, opened.log, rows=_ROWS)
         opened.log.end({"expired": len(expired)}, 0)
@@ -238,10 +238,10 @@ def _iterate_removed(target: OpenDeletes) -> Iterator[Tombstone]:
 
 
 def _change(target: OpenDeletes, ledgers: Sequence[LedgerId], change: Callable[[Tombstone], Tombstone]) -> None:
-    def decide(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+    def decide(_ledger: LedgerId, tombstone: Tombstone | None) -> PackedDecision[Tombstone] | None:
         if tombstone is None or tombstone.state not in REMOVED:
             return None
         changed = change(tombstone)
-        return None if changed == tombstone else Decision(changed)
+        return None if changed == tombstone else PackedDecision(changed)
 
     target.own.tombstones.change(ledgers, decide, target.log, rows=_ROWS)

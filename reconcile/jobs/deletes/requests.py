@@ -5,23 +5,23 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconcile.deletes.cluster import read_records
-from reconcile.deletes.packed import Decision
+from reconcile.deletes.packed import PackedDecision
 from reconcile.deletes.purge import undo_deletes
 from reconcile.deletes.tombstones import (
     RECORD_BYTES,
     SOAK_MS,
     TAKEN,
+    DeleteState,
     Sighting,
-    State,
     StoredRecord,
     Tombstone,
     list_holders,
     request_delete,
 )
 from reconcile.deletes.verification.evidence import gather_holdings, list_sightings
-from reconcile.deletes.verification.wanted import Wanted
+from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.jobs.context import Context, connect, throttle
-from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes, read_own_root
+from reconcile.jobs.deletes.clusters import DeleteTarget, OpenDeletes, now_ms, open_deletes, read_own_root
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
 from reconcile.write.guards import list_registered
 from recovery.codecs.ledger_record import decode
@@ -44,7 +44,7 @@ class DeleteRequest:
         references: where upper layers' references are, for verifications to come.
     """
 
-    target: Target
+    target: DeleteTarget
     ledgers: tuple[LedgerId, ...]
     reason: str = ""
     soak_ms: int = SOAK_MS
@@ -69,7 +69,7 @@ class RequestedDeletes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UndoRequest:
+class UndoDeletesRequest:
     """Which deletes are taken back.
 
     Attributes:
@@ -78,7 +78,7 @@ class UndoRequest:
         looks: at bookies, for those whose record was removed.
     """
 
-    target: Target
+    target: DeleteTarget
     ledgers: tuple[LedgerId, ...]
     looks: Looks
 
@@ -125,12 +125,12 @@ def request_deletes(request: DeleteRequest, context: Context) -> RequestedDelete
             refusals.clear()
             refusals.update(_find_refusals(records, target))
 
-        def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+        def decide(ledger: LedgerId, tombstone: Tombstone | None) -> PackedDecision[Tombstone] | None:
             record = records[ledger]
             if tombstone is not None or record is None or ledger in refusals:
                 return None
             members = _read_members(record)
-            return Decision(
+            return PackedDecision(
                 request_delete(
                     ledger,
                     record,
@@ -189,7 +189,7 @@ def measure_tombstones(uri: str, context: Context) -> tuple[int, int]:
         return (0, 0) if own is None else own.tombstones.measure()
 
 
-def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
+def undo(request: UndoDeletesRequest, context: Context) -> UndoneDeletes:
     """Take deletes back: tombstones are removed, and removed records put back while every holder has the ledger.
 
     Raises:
@@ -203,7 +203,7 @@ def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
         if removed and request.looks.are_asked:
             raws = {ledger: known[ledger].record.raw for ledger in removed}
             with gather_inventories(request.looks, target.opened, target.cluster.layout, raws, context) as inventories:
-                wanted = Wanted(list(removed))
+                wanted = WantedLedgers(list(removed))
                 holdings = gather_holdings(inventories, wanted)
             for number, ledger in enumerate(wanted.ledgers):
                 sightings[ledger] = {item.bookie: item for item in list_sightings(holdings, number)}
@@ -211,7 +211,7 @@ def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
         refused = undo_deletes(ledgers, target.cluster, target.own, target.log, sightings, now_ms(context))
         undone = tuple(ledger for ledger in ledgers if ledger not in refused)
         registered = {name for _, name in list_registered(target.cluster.store, target.cluster.root)}
-        quarantined = [known[ledger] for ledger in undone if known[ledger].state is State.QUARANTINED]
+        quarantined = [known[ledger] for ledger in undone if known[ledger].state is DeleteState.QUARANTINED]
         lost = {
             item.ledger: tuple(_list_lost(item, sightings.get(item.ledger, {}), registered)) for item in quarantined
         }
@@ -222,7 +222,7 @@ def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
 
 def _list_lost(tombstone: Tombstone, looks: Mapping[str, Sighting], registered: Collection[str]) -> Iterator[str]:
     """Yield what the bookies of a ledger lost while it was in quarantine: no repair takes place meanwhile."""
-    since_ms = tombstone.find_time(State.QUARANTINED) or 0
+    since_ms = tombstone.find_time(DeleteState.QUARANTINED) or 0
     had = {item.bookie: item.entries for item in tombstone.holders}
     for bookie in list_holders(tombstone):
         look, entries = looks.get(bookie), had.get(bookie)

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from backends.registry import OpenStore
-from reconcile.clusters import Source
+from reconcile.clusters import InstanceSource
 from reconcile.deletes.own_root import name_own_root, read_tombstones
 from reconcile.deletes.packed import PackedRecords
 from reconcile.deletes.records import decode_root_mark
-from reconcile.deletes.tombstones import REMOVED, State, Tombstone
+from reconcile.deletes.tombstones import REMOVED, DeleteState, Tombstone
 from reconcile.jobs.context import Context, connect
 from reconcile.references import References
 from recovery.dataset import sort_by_key
@@ -95,7 +95,7 @@ def _read(opened: OpenStore, instances: Collection[str] = ()) -> References | No
         return None
     parts = [_make_references(node, opened.uri).rows for node in nodes]
     deleted = References(sort_by_key(pa.concat_tables([SCHEMA.empty_table(), *parts])), names_all=False)
-    source = Source(f"the tombstones of {opened.uri}", _read_cluster(opened))
+    source = InstanceSource(f"the tombstones of {opened.uri}", _read_cluster(opened))
     return replace(deleted, unreadable=tuple(damaged), stores=(source,))
 
 
@@ -180,7 +180,7 @@ def _make_references(tombstones: Sequence[Tombstone], uri: str) -> References:
 
 
 def _describe(tombstone: Tombstone) -> str:
-    step = next(step for step in reversed(tombstone.steps) if step.state is State.PURGED)
+    step = next(step for step in reversed(tombstone.steps) if step.state is DeleteState.PURGED)
     when = datetime.fromtimestamp(step.at_ms / 1000, UTC).isoformat(timespec="seconds")
     why = f" ({tombstone.reason})" if tombstone.reason else ""
     return f"purged {when} by {step.by}{why}"

@@ -15,20 +15,20 @@ from reconcile.check.evidence import open_runs
 from reconcile.deletes.certificate import Certificate, CertifiedLedger, encode_certificate, make_certificate
 from reconcile.deletes.own_root import (
     OwnRoot,
-    demand_clock,
     read_instance_id,
+    require_clock,
     write_last_listing,
 )
-from reconcile.deletes.packed import Decision
-from reconcile.deletes.policy import Policy
+from reconcile.deletes.packed import PackedDecision
+from reconcile.deletes.policy import DeletePolicy
 from reconcile.deletes.purge import count_lately
 from reconcile.deletes.records import ArchiveMark, LastListing
 from reconcile.deletes.signatures import sign
 from reconcile.deletes.tombstones import (
     LOOKS,
-    State,
+    DeleteState,
+    DeleteVerdict,
     Tombstone,
-    Verdict,
     Verification,
     find_state,
     is_due,
@@ -38,15 +38,15 @@ from reconcile.deletes.tombstones import (
 from reconcile.deletes.verification.absence import Absence, count_born
 from reconcile.deletes.verification.durability import judge_copies
 from reconcile.deletes.verification.evidence import gather_holdings, to_ms
-from reconcile.deletes.verification.objections import Reason
-from reconcile.deletes.verification.verdicts import Breaker, Evidence, Rules, judge_deletes
-from reconcile.deletes.verification.wanted import Wanted
+from reconcile.deletes.verification.objections import UnsafeReason
+from reconcile.deletes.verification.verdicts import Breaker, DeleteEvidence, Rules, judge_deletes
+from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.jobs.archive.sample import ArchiveSample, prove_sample
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import (
-    Target,
+    DeleteTarget,
     find_policy,
     name_self,
     now_ms,
@@ -67,12 +67,12 @@ from recovery.place import DatasetPlace
 
 _ROWS = 200
 """Tombstones that are changed in a transaction."""
-_DOUBTS = (Reason.LISTING_INCOMPLETE, Reason.MASS_ABSENCE)
+_DOUBTS = (UnsafeReason.LISTING_INCOMPLETE, UnsafeReason.MASS_ABSENCE)
 """Reasons that say that a listing of the store is not believed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyRequest:
+class VerifyDeletesRequest:
     """What is verified, and by what.
 
     Attributes:
@@ -88,7 +88,7 @@ class VerifyRequest:
         archive_sample: so many of the archived copies are read back, where marks are demanded.
     """
 
-    target: Target
+    target: DeleteTarget
     ledgers: tuple[LedgerId, ...]
     looks: Looks
     references: tuple[str, ...] = ()
@@ -112,9 +112,9 @@ class LedgerVerdict:
     """
 
     ledger: LedgerId
-    verdict: Verdict
+    verdict: DeleteVerdict
     reasons: tuple[str, ...]
-    state: State | None
+    state: DeleteState | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +143,10 @@ class VerifiedDeletes:
     def verdicts(self) -> dict[str, int]:
         """How many ledgers have each verdict."""
         counts = Counter(item.verdict for item in self.ledgers)
-        return {verdict.value: counts[verdict] for verdict in Verdict}
+        return {verdict.value: counts[verdict] for verdict in DeleteVerdict}
 
 
-def verify_deletes(request: VerifyRequest, context: Context) -> VerifiedDeletes:
+def verify_deletes(request: VerifyDeletesRequest, context: Context) -> VerifiedDeletes:
     """Look at everything that a verdict needs, write what becomes of the tombstones, and a certificate.
 
     Raises:
@@ -189,8 +189,8 @@ def verify_deletes(request: VerifyRequest, context: Context) -> VerifiedDeletes:
 class _Gathered:
     """Everything that was looked at."""
 
-    wanted: Wanted
-    evidence: Evidence
+    wanted: WantedLedgers
+    evidence: DeleteEvidence
     listed: tuple[ListedReferences, ListedReferences]
     instance_id: str
     root: str
@@ -198,7 +198,7 @@ class _Gathered:
     described: Mapping[str, Any]
     listing: LastListing
     certified: int
-    policy: Policy
+    policy: DeletePolicy
     rules: Rules
     any_quarantined: bool
     certificate: Certificate | None = None
@@ -206,7 +206,7 @@ class _Gathered:
 
 
 @contextmanager
-def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gathered]:
+def _gather_evidence(request: VerifyDeletesRequest, context: Context) -> Iterator[_Gathered]:
     with (
         connect(request.target.uri, context) as opened,
         TemporaryDirectory(prefix="bkmeta-verify-", dir=request.looks.scratch) as name,
@@ -225,7 +225,7 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         lately = 0 if own is None else count_lately(own.tombstones.read_all(), now_ms(context))
         named = {name: None for tombstone in tombstones.values() for name in tombstone.references}
         references = (*request.references, *named)
-        wanted = Wanted(ledgers)
+        wanted = WantedLedgers(ledgers)
         first_listing = list_references(references, opened, context)
         first = _capture(opened, folder / "first", context)
         records = {} if request.looks.wire is None else _read_raws(wanted, first)
@@ -246,7 +246,7 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         if rules.archived and request.archive_sample and marks:
             with context.reporter.progress("reading archived copies back", "ledgers"):
                 copies = prove_sample(marks, _decode_all(_read_raws(wanted, second)), request.archive_sample)
-        evidence = Evidence(
+        evidence = DeleteEvidence(
             captures=(first, second),
             listings=(first_listing.listing, second_listing.listing),
             holdings=holdings,
@@ -283,7 +283,7 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         )
 
 
-def _require_maker(policy: Policy, sign_key: Path | None) -> None:
+def _require_maker(policy: DeletePolicy, sign_key: Path | None) -> None:
     """Refuse to make a certificate that is not signed, where others must approve it: none of them may be its maker."""
     if not policy.approvals:
         return
@@ -302,9 +302,9 @@ def _list_due(own: OwnRoot | None, at_ms: int) -> tuple[tuple[LedgerId, ...], in
         for tombstone in node:
             if is_due(tombstone, at_ms):
                 due.append(tombstone.ledger)
-            elif tombstone.state is State.PURGEABLE:
+            elif tombstone.state is DeleteState.PURGEABLE:
                 certified += 1
-            quarantined += tombstone.state is State.QUARANTINED
+            quarantined += tombstone.state is DeleteState.QUARANTINED
     return tuple(due), certified, quarantined
 
 
@@ -313,7 +313,7 @@ def _capture(opened: OpenStore, folder: Path, context: Context) -> Dataset:
     return open_dataset(folder, "catalog")
 
 
-def _read_raws(wanted: Wanted, capture: Dataset) -> dict[LedgerId, bytes]:
+def _read_raws(wanted: WantedLedgers, capture: Dataset) -> dict[LedgerId, bytes]:
     raws: dict[LedgerId, bytes] = {}
     for rows, ledger_numbers in wanted.read(capture, "ledgers", ("raw",)):
         raws.update(zip((wanted.ledgers[n] for n in ledger_numbers.tolist()), rows["raw"].to_pylist(), strict=True))
@@ -336,7 +336,7 @@ def _read_archive(own: OwnRoot | None, ledgers: Sequence[LedgerId]) -> dict[Ledg
         return None
 
 
-def _describe(evidence: Evidence, listed: Sequence[ListedReferences], rules: Rules) -> dict[str, Any]:
+def _describe(evidence: DeleteEvidence, listed: Sequence[ListedReferences], rules: Rules) -> dict[str, Any]:
     """Return the evidence as a certificate names it."""
     captures = []
     for capture in evidence.captures:
@@ -371,7 +371,7 @@ def _describe(evidence: Evidence, listed: Sequence[ListedReferences], rules: Rul
 
 
 def _write(
-    request: VerifyRequest,
+    request: VerifyDeletesRequest,
     gathered: _Gathered,
     verifications: Sequence[Verification],
     breaker: Breaker,
@@ -396,19 +396,19 @@ def _write(
             for ledger, verification in zip(gathered.wanted.ledgers, verifications, strict=True)
             if ledger in known
         }
-        ready = [tombstone for tombstone in changed.values() if tombstone.state is State.PURGEABLE]
+        ready = [tombstone for tombstone in changed.values() if tombstone.state is DeleteState.PURGEABLE]
         if request.certificate is not None and ready:
             gathered.certificate = _certify(request, gathered, ready, breaker, context.now())
             for tombstone in ready:
                 changed[tombstone.ledger] = name_certificate(tombstone, gathered.certificate.hash)
 
-        def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+        def decide(ledger: LedgerId, tombstone: Tombstone | None) -> PackedDecision[Tombstone] | None:
             if tombstone == known[ledger]:
-                return None if changed[ledger] == tombstone else Decision(changed[ledger])
+                return None if changed[ledger] == tombstone else PackedDecision(changed[ledger])
             # Somebody changed it while everything was looked at: what they wrote stands.
             return None
 
-        demand_clock(target.cluster.store, target.own, context.now, target.by, target.log)
+        require_clock(target.cluster.store, target.own, context.now, target.by, target.log)
         if not any(text.startswith(_DOUBTS) for item in verifications for text in item.reasons):
             write_last_listing(target.cluster.store, target.own, gathered.listing, target.log)
         target.own.tombstones.change(list(changed), decide, target.log, rows=_ROWS)
@@ -418,14 +418,14 @@ def _write(
     return changed
 
 
-def _bring_up_to_date(tombstone: Tombstone, looks: Looks, policy: Policy) -> Tombstone:
+def _bring_up_to_date(tombstone: Tombstone, looks: Looks, policy: DeletePolicy) -> Tombstone:
     """Return a tombstone with its bookies by their own names, and with the soak that the policy asks for by now."""
     names = dict.fromkeys(looks.aliases.get(member, member) for member in tombstone.members)
     return replace(tombstone, members=tuple(names), soak_ms=max(tombstone.soak_ms, policy.soak_ms))
 
 
 def _certify(
-    request: VerifyRequest, gathered: _Gathered, ready: Sequence[Tombstone], breaker: Breaker, now: datetime
+    request: VerifyDeletesRequest, gathered: _Gathered, ready: Sequence[Tombstone], breaker: Breaker, now: datetime
 ) -> Certificate:
     ledgers = [
         CertifiedLedger(item.ledger, item.record.version, hashlib.sha256(item.record.raw).hexdigest()) for item in ready

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reconcile.errors import JournalError
-from reconcile.write.audit_journal import JOURNAL, Record, Torn, report_foreign, scan
+from reconcile.write.audit_journal import JOURNAL, JournalLine, Torn, report_foreign, scan
 
 _INTENT: Final = re.compile(
     rb'\{"n":(\d+),"prev":"([0-9a-f]*)","at":"([^"\\]+)","event":"intent","batch":(\d+),"kind":"\w+","writes":(?=\[\[)'
@@ -147,7 +147,7 @@ def _decode(content: bytes) -> Any:  # noqa: ANN401 - as JSON has it
     return {**fields, "batch": int(batch), "ops": _OP.findall(content, begun.end())}
 
 
-def _count_record(account: JournalAccount, record: Record, batches: dict[int, list[bytes]]) -> None:
+def _count_record(account: JournalAccount, record: JournalLine, batches: dict[int, list[bytes]]) -> None:
     """Add a line to the run that it is of.
 
     Args:

@@ -23,7 +23,7 @@ from backends.errors import AccessDeniedError, BackendError
 from backends.protocols import AccessControl, parse_acl
 from backends.registry import OpenStore
 from reconcile.jobs.context import Context, throttle
-from reconcile.stores import demand_store_uri, open_store
+from reconcile.stores import open_store, require_store_uri
 from reconcile.words import list_names
 from recovery import __version__
 from recovery.codecs import store
@@ -64,7 +64,7 @@ _SCHEMES: Final = frozenset({"world", "auth", "digest", "ip", _SASL, "super", "x
 _ONLY_RECOVER: Final = "only recover needs it"
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """What a check says; stored in --json, so never renamed."""
 
     OK = "ok"
@@ -85,7 +85,7 @@ class Check:
     """
 
     name: str
-    state: State
+    state: CheckState
     found: str
     remedy: str = ""
 
@@ -115,7 +115,7 @@ def examine_installation(request: DoctorRequest, context: Context) -> list[Check
     """
     connect: Callable[[], OpenStore] | None = None
     if request.uri is not None:
-        demand_store_uri(request.uri)
+        require_store_uri(request.uri)
         connect = partial(open_store, request.uri, context.access, patience_s=_PATIENCE_S)
     with context.reporter.progress("looking", "checks") as progress:
         return examine(
@@ -160,9 +160,9 @@ def examine(
     for number, task in enumerate(tasks):
         checks += task()
         progress(number + 1, len(tasks) + 1)
-    missing = any(c.state is State.MISSING for c in checks)
+    missing = any(c.state is CheckState.MISSING for c in checks)
     if master is not None and missing:
-        checks.append(Check("Spark session", State.SKIPPED, "not started", "install what is missing first"))
+        checks.append(Check("Spark session", CheckState.SKIPPED, "not started", "install what is missing first"))
     elif master is not None:
         checks += _session(master, python)
     progress(len(tasks) + 1, len(tasks) + 1)
@@ -172,15 +172,15 @@ def examine(
 def _describe_file() -> Check:
     """Say what one file has in it that needs no installation; it runs none of the commands that need Spark."""
     version = platform.python_version()
-    return Check(DISTRIBUTION, State.OK, f"{__version__}, packed into one file with Python {version}")
+    return Check(DISTRIBUTION, CheckState.OK, f"{__version__}, packed into one file with Python {version}")
 
 
 def _python() -> Check:
     version = platform.python_version()
     if sys.version_info < OLDEST_PYTHON:
         oldest = ".".join(map(str, OLDEST_PYTHON))
-        return Check("Python", State.MISSING, version, f"use Python {oldest} or newer")
-    return Check("Python", State.OK, f"{version} ({sys.executable})")
+        return Check("Python", CheckState.MISSING, version, f"use Python {oldest} or newer")
+    return Check("Python", CheckState.OK, f"{version} ({sys.executable})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,21 +244,23 @@ def _packages(requirements: Sequence[Requirement], *, spark: bool) -> Iterator[C
     installed = _version(DISTRIBUTION)
     if installed is None:
         remedy = "install it, so that its own requirements can be checked: pip install ."
-        yield Check(DISTRIBUTION, State.MISSING, "run from a folder, not installed", remedy)
+        yield Check(DISTRIBUTION, CheckState.MISSING, "run from a folder, not installed", remedy)
     else:
-        yield Check(DISTRIBUTION, State.OK, installed)
+        yield Check(DISTRIBUTION, CheckState.OK, installed)
     for wanted in requirements:
         version = _version(wanted.name)
         span = ",".join(f"{operator}{'.'.join(map(str, limit))}" for operator, limit in wanted.limits)
         install = _INSTALL_SPARK if wanted.extra == _SPARK else f"pip install '{wanted.name}{span}'"
         if version is not None and satisfies(version, wanted.limits):
-            yield Check(wanted.name, State.OK, version)
+            yield Check(wanted.name, CheckState.OK, version)
         elif wanted.extra not in (None, _SPARK):
-            yield Check(wanted.name, State.SKIPPED, f"{version or 'not installed'}; only {wanted.extra} need it")
+            yield Check(wanted.name, CheckState.SKIPPED, f"{version or 'not installed'}; only {wanted.extra} need it")
         elif wanted.extra is not None and not spark:
-            yield Check(wanted.name, State.SKIPPED, f"{version or 'not installed'}; {_ONLY_RECOVER}")
+            yield Check(wanted.name, CheckState.SKIPPED, f"{version or 'not installed'}; {_ONLY_RECOVER}")
         else:
-            yield Check(wanted.name, State.MISSING, f"{version or 'not installed'}, needed: {span or 'any'}", install)
+            yield Check(
+                wanted.name, CheckState.MISSING, f"{version or 'not installed'}, needed: {span or 'any'}", install
+            )
 
 
 def _version(distribution: str) -> str | None:
@@ -276,8 +278,8 @@ def _owner(name: str) -> Check:
         remedy = (
             f"use an environment of our own: pip uninstall {' '.join(strangers)}, then install {DISTRIBUTION} again"
         )
-        return Check(f"import {name}", State.MISSING, f"also owned by {', '.join(strangers)}", remedy)
-    return Check(f"import {name}", State.OK, f"of {DISTRIBUTION} alone")
+        return Check(f"import {name}", CheckState.MISSING, f"also owned by {', '.join(strangers)}", remedy)
+    return Check(f"import {name}", CheckState.OK, f"of {DISTRIBUTION} alone")
 
 
 def _one_place() -> Check:
@@ -286,18 +288,20 @@ def _one_place() -> Check:
         spec = importlib.util.find_spec(name)
         places[name] = Path(spec.origin).resolve().parent.parent if spec and spec.origin else None
     if len(set(places.values())) == 1:
-        return Check("our packages", State.OK, f"all from {places[OURS[0]]}")
+        return Check("our packages", CheckState.OK, f"all from {places[OURS[0]]}")
     listed = ", ".join(f"{name} from {place or 'nowhere'}" for name, place in places.items())
-    return Check("our packages", State.MISSING, listed, "one shadows ours: run from another folder, unset PYTHONPATH")
+    return Check(
+        "our packages", CheckState.MISSING, listed, "one shadows ours: run from another folder, unset PYTHONPATH"
+    )
 
 
 def _open_files() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= FEWEST_FILES:
-        return Check("open files", State.OK, f"up to {'any number' if soft == resource.RLIM_INFINITY else soft}")
+        return Check("open files", CheckState.OK, f"up to {'any number' if soft == resource.RLIM_INFINITY else soft}")
     enough = hard == resource.RLIM_INFINITY or hard >= FEWEST_FILES
     remedy = f"ulimit -n {FEWEST_FILES}" if enough else f"let root raise the hard limit of {hard}"
-    return Check("open files", State.MISSING, f"up to {soft}, needed: {FEWEST_FILES}", remedy)
+    return Check("open files", CheckState.MISSING, f"up to {soft}, needed: {FEWEST_FILES}", remedy)
 
 
 def _temporary(folder: Path) -> Check:
@@ -308,20 +312,22 @@ def _temporary(folder: Path) -> Check:
             file.flush()
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        return Check(name, State.MISSING, f"{folder}: {error.strerror}", "point TMPDIR to a folder that can be written")
+        return Check(
+            name, CheckState.MISSING, f"{folder}: {error.strerror}", "point TMPDIR to a folder that can be written"
+        )
     if free < LEAST_TEMPORARY:
         text = f"{folder} has {free >> 20} MiB free, needed: {LEAST_TEMPORARY >> 20} MiB"
-        return Check(name, State.MISSING, text, "free space, or point TMPDIR to another disk")
-    return Check(name, State.OK, f"{folder}, {free >> 30} GiB free")
+        return Check(name, CheckState.MISSING, text, "free space, or point TMPDIR to another disk")
+    return Check(name, CheckState.OK, f"{folder}, {free >> 30} GiB free")
 
 
 def _java(*, spark: bool) -> Check:
     problem = java_problem()
     if problem is None:
-        return Check("Java", State.OK, find_java() or "")
+        return Check("Java", CheckState.OK, find_java() or "")
     if not spark:
-        return Check("Java", State.SKIPPED, f"{problem}; {_ONLY_RECOVER}")
-    return Check("Java", State.MISSING, problem, "install Java 17 or newer, or point JAVA_HOME to it")
+        return Check("Java", CheckState.SKIPPED, f"{problem}; {_ONLY_RECOVER}")
+    return Check("Java", CheckState.MISSING, problem, "install Java 17 or newer, or point JAVA_HOME to it")
 
 
 def _store(connect: Callable[[], OpenStore]) -> list[Check]:
@@ -330,22 +336,22 @@ def _store(connect: Callable[[], OpenStore]) -> list[Check]:
             name = f"store {opened.uri}"
             ways = [_describe_ways(opened)]
             if opened.store.get(opened.root) is None:
-                return [Check(name, State.OK, f"answers; it has no {opened.root}"), *ways]
+                return [Check(name, CheckState.OK, f"answers; it has no {opened.root}"), *ways]
             layout = opened.store.get(opened.root + store.places(opened.layout_hint).layout)
     except BackendError as error:
         remedy = "start it, or fix the URI, the network or the credentials"
         return [
-            Check("store", State.MISSING, str(error), remedy),
-            Check(_WAYS, State.SKIPPED, "; ".join((_ZOOKEEPER_WAYS, _ETCD_WAYS, _BOOKIE_WAYS))),
+            Check("store", CheckState.MISSING, str(error), remedy),
+            Check(_WAYS, CheckState.SKIPPED, "; ".join((_ZOOKEEPER_WAYS, _ETCD_WAYS, _BOOKIE_WAYS))),
         ]
     there = f"answers; {opened.root} is there, {'with' if layout else 'without'} LAYOUT"
-    return [Check(name, State.OK, there), *ways]
+    return [Check(name, CheckState.OK, there), *ways]
 
 
 def _describe_ways(opened: OpenStore) -> Check:
     """Say how a store and its bookies can be entered, and how not; keys that belong to SASL's users show a want."""
     if not isinstance(opened.store, AccessControl):
-        return Check(_WAYS, State.OK, f"{_ETCD_WAYS}; {_BOOKIE_WAYS}")
+        return Check(_WAYS, CheckState.OK, f"{_ETCD_WAYS}; {_BOOKIE_WAYS}")
     ways = f"{_ZOOKEEPER_WAYS}; {_BOOKIE_WAYS}"
     try:
         acl = opened.store.get_acl(opened.root)
@@ -357,13 +363,13 @@ def _describe_ways(opened: OpenStore) -> Check:
     if unknown and not any(entry.scheme in _SCHEMES and "w" in entry.perms for entry in entries):
         ways_found = f"{opened.root} has rights of the scheme {list_names(unknown)}, which is not supported; {ways}"
         remedy = "have rights of another scheme added for who runs bkmeta, as digest's, before they are needed"
-        return Check(_WAYS, State.MISSING, ways_found, remedy)
+        return Check(_WAYS, CheckState.MISSING, ways_found, remedy)
     owners = [entry.name for entry in entries if entry.scheme == _SASL]
     if not owners:
-        return Check(_WAYS, State.OK, ways)
+        return Check(_WAYS, CheckState.OK, ways)
     ways_found = f"{opened.root} belongs to {_SASL}:{list_names(owners)}; {ways}"
     remedy = "have BKMETA_ZK_SASL, or BKMETA_ZK_KERBEROS and a keytab, at hand for one of these, and try it now"
-    return Check(_WAYS, State.OK, ways_found, remedy)
+    return Check(_WAYS, CheckState.OK, ways_found, remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +393,7 @@ def _session(master: str, python: Path | None) -> list[Check]:
     except Exception as error:  # noqa: BLE001 - whatever keeps Spark from running a task is what was asked for
         lines = str(error).strip().splitlines() or [type(error).__name__]
         remedy = "see what it says; executors need what is here, or an environment that is sent along"
-        return [Check("Spark session", State.MISSING, f"{master}: {lines[-1]}", remedy)]
+        return [Check("Spark session", CheckState.MISSING, f"{master}: {lines[-1]}", remedy)]
 
 
 def examine_session(spark: "SparkSession", master: str) -> list[Check]:
@@ -400,7 +406,7 @@ def examine_session(spark: "SparkSession", master: str) -> list[Check]:
     tasks = max(2, spark.sparkContext.defaultParallelism * 2)
     answers = over_buckets(spark, task, [range(n, n + 1) for n in range(tasks)])
     hosts = sorted({answer["host"] for answer in answers})
-    checks = [Check("Spark session", State.OK, f"{master} ran {len(answers)} tasks on {len(hosts)} hosts")]
+    checks = [Check("Spark session", CheckState.OK, f"{master} ran {len(answers)} tasks on {len(hosts)} hosts")]
     return checks + _differences(own, answers)
 
 
@@ -418,12 +424,12 @@ def _differences(own: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -
         }
     )
     if not wrong:
-        return [Check("executors", State.OK, "the same Python and packages as here")]
+        return [Check("executors", CheckState.OK, "the same Python and packages as here")]
     shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
     return [
         Check(
             "executors",
-            State.MISSING,
+            CheckState.MISSING,
             shown,
             "give executors what is here: an environment that is sent along, or one container",
         )

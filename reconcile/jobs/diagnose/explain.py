@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.protocols import ScannableStore
-from reconcile.check.evidence import STORE, Evidence, ScrutinyRun, SeenCopies
+from reconcile.check.evidence import STORE, CopyEvidence, ScrutinyRun, SeenCopies
 from reconcile.check.guard_locks import select_guarded
 from reconcile.clusters import decode_named, list_named, of_catalog
 from reconcile.compare.knowledge import Knowledge, StatedQuorums
@@ -32,7 +32,7 @@ from reconcile.rules.segments.member_names import rename_members
 from reconcile.snapshots import find_snapshots
 from reconcile.stores import catalog_path
 from reconcile.stores import of_catalog as open_catalog
-from reconcile.words import word_age
+from reconcile.words import describe_age
 from recovery.codecs import store
 from recovery.codecs.replication_lock import is_guard, ledger_of_lock
 from recovery.codecs.store import Layout
@@ -161,7 +161,7 @@ def _see_copies(request: ExplainRequest, side: _Side, inventories: Sequence[Data
         nodes = pa.concat_tables([nodes, side.cookies.cast(nodes.schema)])
     runs = tuple(map(ScrutinyRun.open, request.runs))
     record = rename_members(side.stored.row, request.aliases)
-    return Evidence.gather(inventories, runs, catalog, nodes).see(record)
+    return CopyEvidence.gather(inventories, runs, catalog, nodes).see(record)
 
 
 def _describe_seen(request: ExplainRequest, seen: SeenCopies, context: Context) -> list[str]:
@@ -170,7 +170,7 @@ def _describe_seen(request: ExplainRequest, seen: SeenCopies, context: Context) 
     for place in request.runs:
         run = ScrutinyRun.open(place)
         if request.ledger.bucket in run.share:
-            age = word_age((context.now() - run.at).total_seconds())
+            age = describe_age((context.now() - run.at).total_seconds())
             lines.append(f"by the scrutiny of {run.at.isoformat(timespec='seconds')}, {age} ago: {place}")
     return lines or ["no scrutiny that was named looked at this ledger"]
 

@@ -11,7 +11,7 @@ from reconcile.check.preflight import gc_settings
 from reconcile.check.preflight.report import Report
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context
-from reconcile.stores import demand_store_uri, open_store
+from reconcile.stores import open_store, require_store_uri
 from reconcile.write.guards import ask_whether_running
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, open_dataset
@@ -50,7 +50,7 @@ def examine(request: PreflightRequest, context: Context) -> Report:
         UnsupportedStoreError: the URI is malformed.
         UnavailableError: the store does not answer within some seconds.
     """
-    demand_store_uri(request.uri)
+    require_store_uri(request.uri)
     with with_tables(request.inventories, context.now()) as folders:
         return _examine(request, [open_dataset(path, "inventory") for path in folders], context)
 

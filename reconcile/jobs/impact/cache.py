@@ -66,7 +66,7 @@ class Captured:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class LossStatement:
     """A person's word that a bookie has lost its data for good."""
 
     at: str
@@ -240,7 +240,7 @@ def _forget_old(own: Path, latest: str, now: datetime) -> None:
             shutil.rmtree(own / name, ignore_errors=True)
 
 
-def record_statements(uri: str, folder: Path, statements: Sequence[Statement]) -> None:
+def record_statements(uri: str, folder: Path, statements: Sequence[LossStatement]) -> None:
     """Keep what a person declared.
 
     Raises:
@@ -257,14 +257,14 @@ def record_statements(uri: str, folder: Path, statements: Sequence[Statement]) -
         raise InputError(str(path), f"cannot be written ({error.strerror or error})", remedy) from error
 
 
-def read_statements(uri: str, folder: Path) -> tuple[Statement, ...]:
+def read_statements(uri: str, folder: Path) -> tuple[LossStatement, ...]:
     """Return what persons declared of a store's bookies, the latest of each; lines that are none are left out."""
     path = _folder_of(uri, folder) / _STATEMENTS
-    latest: dict[str, Statement] = {}
+    latest: dict[str, LossStatement] = {}
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     for line in lines:
         try:
-            statement = Statement(**json.loads(line))
+            statement = LossStatement(**json.loads(line))
         except (ValueError, TypeError):
             continue
         latest[statement.bookie] = statement

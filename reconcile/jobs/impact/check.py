@@ -21,25 +21,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.errors import AccessDeniedError
-from reconcile.check.evidence import Evidence, open_runs
-from reconcile.check.impact.bookies import Bookies, Sets, match_domains, read_bookies
+from reconcile.check.evidence import CopyEvidence, open_runs
+from reconcile.check.impact.bookies import BookieColumns, Sets, match_domains, read_bookies
 from reconcile.check.impact.destinations import Destinations, demands_places
-from reconcile.check.impact.hits import NOW, Cluster
+from reconcile.check.impact.hits import NOW, ImpactCluster
 from reconcile.check.impact.largest_set import Limits
-from reconcile.check.impact.names import Impact, Level, State, Target, Verdict
-from reconcile.check.impact.ranges import Question, RangeAnswer, Tallies, Tally, gather_limits
+from reconcile.check.impact.names import CopyHealth, DomainLevel, Impact, ImpactTarget, ImpactVerdict
+from reconcile.check.impact.ranges import HitTally, ImpactQuestion, RangeAnswer, Tallies, gather_limits
 from reconcile.check.impact.segments.columns import Shape
 from reconcile.check.impact.segments.copies import find_incomplete, read_marked_copies
 from reconcile.check.impact.segments.judgement import States
 from reconcile.check.impact.system_ledgers import name_kind
 from reconcile.check.placement_files import read_rack_info
-from reconcile.clusters import demand_of_cluster
-from reconcile.estimates import Step
+from reconcile.clusters import require_of_cluster
+from reconcile.estimates import EstimatedStep
 from reconcile.jobs.context import Context, choose_spark, connect, throttle
 from reconcile.jobs.impact.cache import (
     VOTES,
     Captured,
-    Statement,
+    LossStatement,
     provide_catalog,
     read_present_nodes,
     read_statements,
@@ -53,7 +53,7 @@ from reconcile.jobs.impact.question import (
     ImpactRequest,
     Largest,
     Quorum,
-    Replication,
+    ReplicationState,
     RunState,
     SetAnswer,
 )
@@ -100,10 +100,12 @@ def check_impact(request: ImpactRequest, context: Context) -> ImpactAnswer:
         is_last = turn == request.stable_for
         max_age = request.max_age if request.stable_for == 1 else timedelta(0)
         captured = provide_catalog(request.uri, request.cache, max_age, context)
-        demand_of_cluster(captured.catalog, request.uri, request.inventories, getattr(request.references, "stores", ()))
+        require_of_cluster(
+            captured.catalog, request.uri, request.inventories, getattr(request.references, "stores", ())
+        )
         check = _Check(request if is_last else replace(request, out=None), captured, context)
         answer = check.answer()
-        is_safe = answer.verdict is Verdict.SAFE
+        is_safe = answer.verdict is ImpactVerdict.SAFE
         if is_last or not is_safe:
             break
         turn += 1
@@ -130,7 +132,7 @@ class _Check:
         self._evidence = self._gather_evidence(nodes)
         self._target = request.taken.target
 
-    def _read_bookies(self, nodes: pa.Table) -> Bookies:
+    def _read_bookies(self, nodes: pa.Table) -> BookieColumns:
         request = self._request
         named = {name for names in request.taken.sets for name in names} | {s.bookie for s in request.unrecoverable}
         bookies = read_bookies(
@@ -148,15 +150,15 @@ class _Check:
         locations = {name: place for name in bookies.names if (place := find_location(topology, name)) is not None}
         return replace(bookies, locations=tuple(locations.get(name) for name in bookies.names))
 
-    def _gather_evidence(self, nodes: pa.Table) -> Evidence:
+    def _gather_evidence(self, nodes: pa.Table) -> CopyEvidence:
         request, catalog = self._request, self._captured.catalog
         running = frozenset(
             name
             for name, state in zip(self._bookies.names, self._bookies.states.tolist(), strict=False)
-            if state <= State.READ_ONLY
+            if state <= CopyHealth.READ_ONLY
         )
         runs = open_runs(request.evidence, catalog, request.uri)
-        return Evidence.gather(request.inventories, runs, catalog, nodes, running)
+        return CopyEvidence.gather(request.inventories, runs, catalog, nodes, running)
 
     def _read_rack_info(self) -> dict[str, str]:
         """Return Pulsar's rack information, which stands beside the ledgers root, where locations are needed."""
@@ -181,12 +183,12 @@ class _Check:
         if not clusters and request.drill is None:
             clusters.append(self._make_cluster(Sets((), np.full(len(bookies.names) + 1, NOW, np.int32), self._target)))
         if request.drill is not None:
-            self._demand_places(f"the drill by {request.drill}", request.drill)
+            self._require_places(f"the drill by {request.drill}", request.drill)
             clusters.append(self._make_cluster(Sets.from_domains(bookies, request.drill, self._target)))
         ranges = self._choose_ranges()
         question = self._make_question(clusters)
         total, spread = self._ask(question, ranges)
-        self._demand_known(total)
+        self._require_known(total)
         self._look_for_doubt(total)
         shapes = self._choose_shapes(total)
         now = self._judge_set(clusters[0], NOW, total, shapes)
@@ -215,7 +217,7 @@ class _Check:
             unreadable_sample=tuple(total.unreadable_sample),
             shapes=tuple(map(str, shapes)),
             undated=0 if request.default_quorum is not None else total.undated,
-            states={state.label: int((bookies.states[:-1] == state).sum()) for state in State},
+            states={state.label: int((bookies.states[:-1] == state).sum()) for state in CopyHealth},
             unplaced=tuple(name for name, place in zip(bookies.names, bookies.locations, strict=True) if place is None),
             replication=self._read_replication(),
             cache=self._describe_cache(),
@@ -235,7 +237,7 @@ class _Check:
         taken, bookies = self._request.taken, self._bookies
         chosen = {", ".join(names): names for names in taken.sets}
         if taken.domains:
-            self._demand_places("the domains", Level.RACK)
+            self._require_places("the domains", DomainLevel.RACK)
             matches = match_domains(bookies, taken.domains)
             for name, members in matches.items():
                 if not members:
@@ -268,13 +270,13 @@ class _Check:
             hosts[name] = name if endpoint is None else endpoint.host
         return hosts
 
-    def _demand_places(self, option: str, level: Level) -> None:
+    def _require_places(self, option: str, level: DomainLevel) -> None:
         """Check that locations are known where something needs them; single ones that are not are said."""
-        if level is not Level.BOOKIE and not any(self._bookies.locations):
+        if level is not DomainLevel.BOOKIE and not any(self._bookies.locations):
             remedy = "give a topology, a file with a line for each bookie: its id or host, a space, its location"
             raise InputError(option, "needs the bookies' locations, and none is known", remedy)
 
-    def _demand_known(self, total: RangeAnswer) -> None:
+    def _require_known(self, total: RangeAnswer) -> None:
         """Refuse names that nothing in the store has."""
         kinds = pc.is_in(self._nodes["kind"], value_set=pa.array(["cookie", "registration"]))
         members = {path.rpartition("/")[2] for path in self._nodes.filter(kinds)["path"].to_pylist()}
@@ -286,24 +288,24 @@ class _Check:
             remedy = f"the bookies are {', '.join(sorted(members)[:_SOME])}{', …' if len(members) > _SOME else ''}"
             raise InputError(f"bookie {unknown[0]}", problem, remedy)
 
-    def _make_cluster(self, sets: Sets) -> Cluster:
+    def _make_cluster(self, sets: Sets) -> ImpactCluster:
         margin = self._request.margin
         if margin is not None:
-            self._demand_places(f"the margin by {margin}", margin)
-        return Cluster(
+            self._require_places(f"the margin by {margin}", margin)
+        return ImpactCluster(
             self._bookies,
             sets,
             Destinations(self._bookies, sets, self._request.placement),
             None if margin is None else self._bookies.code_domains(margin)[1],
         )
 
-    def _make_question(self, clusters: Sequence[Cluster]) -> Question:
+    def _make_question(self, clusters: Sequence[ImpactCluster]) -> ImpactQuestion:
         request = self._request
-        drill = request.drill if request.drill not in (None, Level.BOOKIE) else Level.RACK
-        return Question(
+        drill = request.drill if request.drill not in (None, DomainLevel.BOOKIE) else DomainLevel.RACK
+        return ImpactQuestion(
             catalog=self._captured.catalog,
             clusters=tuple(clusters),
-            level=drill or Level.RACK,
+            level=drill or DomainLevel.RACK,
             marked=self._marks.rows,
             at=self._captured.at,
             since_txn=self._captured.since_txn,
@@ -319,12 +321,12 @@ class _Check:
             return [range(bucket, bucket + 1) for bucket in sorted({ledger.bucket for ledger in self._request.ledgers})]
         return bucket_ranges(self._captured.catalog.rows("ledgers"), rows_per_task=ROWS_PER_RANGE)
 
-    def _ask(self, question: Question, ranges: Sequence[range]) -> tuple[RangeAnswer, bool]:
+    def _ask(self, question: ImpactQuestion, ranges: Sequence[range]) -> tuple[RangeAnswer, bool]:
         """Return the sum of all ranges' answers, and whether Spark carried the question."""
         total, request = RangeAnswer(), self._request
         rows = self._captured.catalog.rows("ledgers") if request.ledgers is None else len(request.ledgers)
         with (
-            choose_spark(Step.CHECK_IMPACT, rows, request.master, None, self._context) as spark,
+            choose_spark(EstimatedStep.CHECK_IMPACT, rows, request.master, None, self._context) as spark,
             self._context.reporter.progress("judging segments", "parts") as progress,
         ):
             for answer in over_buckets(spark, question.answer, ranges, done=throttle(progress)):
@@ -365,13 +367,13 @@ class _Check:
         if not total.unreadable:
             return False
         is_all = self._request.ledgers is not None or total.unreadable == total.ledgers
-        return is_all or total.unknown_form > 0 or self._target is Target.GONE
+        return is_all or total.unknown_form > 0 or self._target is ImpactTarget.GONE
 
     def _choose_shapes(self, total: RangeAnswer) -> list[Shape]:
         quorum = self._request.default_quorum
         return [quorum] if quorum is not None else [Shape(*shape) for shape in total.shapes]
 
-    def _judge_set(self, cluster: Cluster, number: int, total: RangeAnswer, shapes: Sequence[Shape]) -> SetAnswer:
+    def _judge_set(self, cluster: ImpactCluster, number: int, total: RangeAnswer, shapes: Sequence[Shape]) -> SetAnswer:
         """Return what becomes of the cluster when a set is taken; `NOW`: nothing is."""
         sets, bookies = cluster.sets, self._bookies
         label = "" if number == NOW else sets.labels[number]
@@ -380,27 +382,27 @@ class _Check:
         impacts: Tallies = deepcopy(total.now)
         caused = set(impacts) if number == NOW else set[str]()
         for impact, tally in total.changes.get(label, {}).items() if number != NOW else ():
-            impacts.setdefault(impact, Tally()).add(tally)
+            impacts.setdefault(impact, HitTally()).add(tally)
             if tally.worse:
                 caused.add(impact)
         impacts = {impact: tally for impact, tally in impacts.items() if tally.segments}
         lost_now, lost_then = (self._weigh(column) for column in (bookies.states, states))
         capacity = Capacity(lost_now, lost_then, self._request.most_unavailable)
         if lost_then > capacity.most:
-            impacts.setdefault(str(Impact.STORAGE_CAPACITY_LOSS), Tally())
+            impacts.setdefault(str(Impact.STORAGE_CAPACITY_LOSS), HitTally())
             if lost_then > lost_now or number == NOW:
                 caused.add(str(Impact.STORAGE_CAPACITY_LOSS))
         lacking = [shape for shape in shapes if not cluster.destinations.finds_ensemble(shape, number)]
         if lacking:
-            impacts.setdefault(str(Impact.WRITE_AVAILABILITY_LOSS), Tally())
+            impacts.setdefault(str(Impact.WRITE_AVAILABILITY_LOSS), HitTally())
             if number == NOW or any(cluster.destinations.finds_ensemble(shape, NOW) for shape in lacking):
                 caused.add(str(Impact.WRITE_AVAILABILITY_LOSS))
         quorum = self._count_servers(members)
         if quorum is not None and quorum.left < quorum.needs:
-            impacts[str(Impact.METADATA_QUORUM)] = Tally()
+            impacts[str(Impact.METADATA_QUORUM)] = HitTally()
             caused.add(str(Impact.METADATA_QUORUM))
         caused &= set(impacts)
-        verdict = Verdict.UNSAFE if caused else Verdict.UNDECIDED if self._undecided else Verdict.SAFE
+        verdict = ImpactVerdict.UNSAFE if caused else ImpactVerdict.UNDECIDED if self._undecided else ImpactVerdict.SAFE
         ordered = {str(impact): impacts[str(impact)] for impact in Impact if str(impact) in impacts}
         return SetAnswer(
             label,
@@ -417,17 +419,17 @@ class _Check:
         """Return the per cent of the weight that cannot be written to."""
         weights = self._bookies.weights
         whole = float(weights.sum())
-        return 100 * float(weights[states != State.READ_WRITE].sum()) / whole if whole else 0.0
+        return 100 * float(weights[states != CopyHealth.READ_WRITE].sum()) / whole if whole else 0.0
 
     def _count_servers(self, members: Sequence[str]) -> Quorum | None:
         servers = self._request.zookeeper
-        if not servers or self._target is Target.READ_ONLY:
+        if not servers or self._target is ImpactTarget.READ_ONLY:
             return None
         hosts = self._hosts
         lost = len({hosts[name] for name in members} & set(servers))
         return Quorum(len(servers), len(servers) - lost, len(servers) // 2 + 1) if lost else None
 
-    def _find_largest(self, question: Question, ranges: Sequence[range], shapes: Sequence[Shape]) -> Largest:
+    def _find_largest(self, question: ImpactQuestion, ranges: Sequence[range], shapes: Sequence[Shape]) -> Largest:
         """Look for the largest set that may be taken, and see that the whole check calls it safe."""
         most = self._request.most or 0
         bookies = self._bookies
@@ -452,15 +454,15 @@ class _Check:
     def _bound_largest(self, candidates: npt.NDArray[np.int64], shapes: Sequence[Shape]) -> int:
         """Return how many bookies may go at most, for capacity and for new ledgers."""
         bookies, whole = self._bookies, float(self._bookies.weights.sum())
-        lost = float(bookies.weights[bookies.states != State.READ_WRITE].sum())
-        free = bookies.states[candidates] == State.READ_WRITE
+        lost = float(bookies.weights[bookies.states != CopyHealth.READ_WRITE].sum())
+        free = bookies.states[candidates] == CopyHealth.READ_WRITE
         weights = np.sort(bookies.weights[candidates] * free)
         most = 100 * (lost + np.cumsum(weights)) <= self._request.most_unavailable * whole
         pool = bookies.writable()
         room = [pool - shape.ensemble for shape in shapes if pool >= shape.ensemble]
         return min([int(most.sum()), *room])
 
-    def _read_replication(self) -> Replication:
+    def _read_replication(self) -> ReplicationState:
         paths = self._nodes["path"]
         votes = self._nodes.filter(pc.starts_with(paths, f"{VOTES}/")).sort_by("path")
         raws = votes["raw"].to_pylist() if self._captured.alive else []
@@ -468,7 +470,7 @@ class _Check:
         candidates = [match[1] if match else "unknown" for match in matches]
         auditor = candidates[0] if candidates else None
         disabled = bool(pc.any(pc.equal(paths, REPLICATION_DISABLED)).as_py())
-        return Replication(disabled, auditor, self._marks.ledgers, tuple(candidates))
+        return ReplicationState(disabled, auditor, self._marks.ledgers, tuple(candidates))
 
     def _describe_cache(self) -> CacheState:
         captured = self._captured
@@ -492,7 +494,7 @@ class _Check:
         )
         return EvidenceState(runs, len(find_incomplete(self._request.inventories)), total.covered)
 
-    def _list_declared(self) -> tuple[Statement, ...]:
+    def _list_declared(self) -> tuple[LossStatement, ...]:
         repeated = {statement.bookie for statement in self._request.unrecoverable}
         return tuple(s for s in read_statements(self._request.uri, self._request.cache) if s.bookie not in repeated)
 
@@ -527,7 +529,7 @@ def _write_ids(out: DatasetPlace, files: Sequence[str]) -> None:
 
 def _needs_places(request: ImpactRequest) -> bool:
     """Whether an answer depends on where bookies stand."""
-    levels = {request.drill, request.margin} - {None, Level.BOOKIE}
+    levels = {request.drill, request.margin} - {None, DomainLevel.BOOKIE}
     return bool(levels or request.taken.domains) or demands_places(request.placement)
 
 
@@ -544,5 +546,8 @@ def _select_owned(references: References) -> pa.Table:
     return rows.filter(pc.is_valid(rows["kind"]))
 
 
-def _choose_verdict(verdicts: Sequence[Verdict]) -> Verdict:
-    return next((verdict for verdict in (Verdict.UNSAFE, Verdict.UNDECIDED) if verdict in verdicts), Verdict.SAFE)
+def _choose_verdict(verdicts: Sequence[ImpactVerdict]) -> ImpactVerdict:
+    return next(
+        (verdict for verdict in (ImpactVerdict.UNSAFE, ImpactVerdict.UNDECIDED) if verdict in verdicts),
+        ImpactVerdict.SAFE,
+    )

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from reconcile.check.impact.names import Level, Target, Verdict
+from reconcile.check.impact.names import DomainLevel, ImpactTarget, ImpactVerdict
 from reconcile.check.impact.ranges import Covered, Tallies
 from reconcile.check.impact.sample import SegmentImpact
 from reconcile.check.impact.segments.columns import Shape
-from reconcile.jobs.impact.cache import Statement
+from reconcile.jobs.impact.cache import LossStatement
 from reconcile.references import References
 from reconcile.rules.segments.placement import PlacementSettings
 from recovery.dataset import Dataset
@@ -31,7 +31,7 @@ class Taken:
     sets: tuple[tuple[str, ...], ...] = ()
     domains: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    target: Target = Target.DOWN
+    target: ImpactTarget = ImpactTarget.DOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +76,11 @@ class ImpactRequest:
     inventories: tuple[Dataset, ...] = ()
     evidence: tuple[DatasetPlace, ...] = ()
     most_unavailable: float = 25.0
-    margin: Level | None = None
+    margin: DomainLevel | None = None
     most: int | None = None
-    drill: Level | None = None
+    drill: DomainLevel | None = None
     stable_for: int = 1
-    unrecoverable: tuple[Statement, ...] = ()
+    unrecoverable: tuple[LossStatement, ...] = ()
     zookeeper: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     master: str | None = None
@@ -122,7 +122,7 @@ class SetAnswer:
 
     label: str
     bookies: tuple[str, ...]
-    verdict: Verdict
+    verdict: ImpactVerdict
     impacts: Tallies
     caused: tuple[str, ...]
     capacity: Capacity
@@ -140,7 +140,7 @@ class Largest:
 
 
 @dataclass(frozen=True, slots=True)
-class Replication:
+class ReplicationState:
     """What re-replicates.
 
     Attributes:
@@ -239,7 +239,7 @@ class ImpactAnswer:
         evidence: what is known of copies besides their records; None: nothing was given.
     """
 
-    verdict: Verdict
+    verdict: ImpactVerdict
     undecided: tuple[str, ...]
     now: SetAnswer
     sets: tuple[SetAnswer, ...]
@@ -255,9 +255,9 @@ class ImpactAnswer:
     undated: int
     states: Mapping[str, int]
     unplaced: tuple[str, ...]
-    replication: Replication
+    replication: ReplicationState
     cache: CacheState
     stable: int
-    declared: tuple[Statement, ...]
+    declared: tuple[LossStatement, ...]
     spread: bool
     evidence: EvidenceState | None = None

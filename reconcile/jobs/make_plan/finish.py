@@ -13,7 +13,7 @@ from reconcile.compare import range_findings
 from reconcile.compare.decide import Case
 from reconcile.compare.renamed_bookies import ProposedAlias
 from reconcile.findings.categories import TRAITS, Category
-from reconcile.findings.table import Run, make_rows
+from reconcile.findings.table import FindingRun, make_rows
 from reconcile.jobs.make_plan.known_bookies import list_wanted_cookies
 from reconcile.jobs.make_plan.range_task import RangeCounts, RangeResult, RangeTasks, count_values
 from reconcile.jobs.make_plan.reference_counts import sum_references
@@ -23,7 +23,7 @@ from reconcile.jobs.make_plan.upper_layers.candidates import Candidates, Sources
 from reconcile.jobs.make_plan.upper_layers.cursors import find_beyond
 from reconcile.jobs.make_plan.upper_layers.subtree_writes import write_subtrees
 from reconcile.jobs.make_plan.upper_layers.topic_records import read_topic_records
-from reconcile.plan.actions import LEAVE, Phase, SystemWrite, make_system_actions, phase_of
+from reconcile.plan.actions import LEAVE, PlanPhase, SystemWrite, make_system_actions, phase_of
 from reconcile.plan.entry_shares import SHARES
 from reconcile.plan.manifest import (
     HistorySource,
@@ -102,7 +102,7 @@ def finish_plan(
     parts = {name: [result.parts[name] for result in results] for name in tables.PLAN if name != "candidates"}
     parts["candidates"] = list(candidates.parts)
     parts["findings"].append(write_part(out, "findings", "beside", [beside], secret=True))
-    split = sum(phase_of(seq) < Phase.LEDGERS for seq in actions["seq"].to_pylist())
+    split = sum(phase_of(seq) < PlanPhase.LEDGERS for seq in actions["seq"].to_pylist())
     parts["actions"].insert(0, write_part(out, "actions", "system-first", [actions.slice(0, split)], secret=True))
     parts["actions"] += subtrees.parts
     parts["actions"].append(write_part(out, "actions", "system-last", [actions.slice(split)], secret=True))
@@ -138,7 +138,7 @@ def finish_plan(
 
 
 def _find_beside_ledgers(
-    request: PlanRequest, case: Case, raises: RaiseTargets, writes: Sequence[SystemWrite], run: Run
+    request: PlanRequest, case: Case, raises: RaiseTargets, writes: Sequence[SystemWrite], run: FindingRun
 ) -> pa.Table:
     """Return the findings of no bucket range: of nodes, ids far above, bookies without index, references."""
     findings = range_findings.find_beside_ledgers(
@@ -158,7 +158,7 @@ def _find_beside_ledgers(
 
 
 def _bind(
-    request: PlanRequest, case: Case, instances: Sequence[str], run: Run, *, cookies_held_back: bool
+    request: PlanRequest, case: Case, instances: Sequence[str], run: FindingRun, *, cookies_held_back: bool
 ) -> PlanBinding:
     bookies = zip(case.bookies["bookie"].to_pylist(), case.bookies["incarnation"].to_pylist(), strict=True)
     options: dict[str, Any] = {

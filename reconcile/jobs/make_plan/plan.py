@@ -20,17 +20,17 @@ import pyarrow.compute as pc
 from reconcile import clusters
 from reconcile.compare import decide
 from reconcile.compare.decide import Case
-from reconcile.compare.evidence import Catalog, Evidence, has_scopes, sort_newest_first
+from reconcile.compare.evidence import BookieEvidence, Catalog, has_scopes, sort_newest_first
 from reconcile.compare.renamed_bookies import propose_aliases
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.jobs.make_plan.finish import finish_plan
 from reconcile.jobs.make_plan.range_task import REFERENCES, RangeResult, RangeTasks
 from reconcile.jobs.make_plan.request import PlanRequest, list_sources
 from reconcile.plan.manifest import PlanManifest
-from reconcile.rules.segments.member_names import demand_other_names
+from reconcile.rules.segments.member_names import require_other_names
 from recovery.dataset import SPILL, read_inventories, write_part
 from recovery.infer.lost_disks import find_lost_bookies
-from recovery.infer.reconstruct import Options
+from recovery.infer.reconstruct import InferOptions
 from recovery.model.coverage import Coverage
 from recovery.place import DatasetPlace, remove_tree
 from recovery.spark import over_buckets
@@ -72,13 +72,13 @@ def make_plan(
     # Where no bookie names a cluster, what else was put together with them does.
     instances = instances or sorted({source.instance_id for source in sources if source.instance_id is not None})
     # A source alone has nothing to be compared with.
-    demand_other_names(request.aliases, bookies["bookie"].to_pylist())
+    require_other_names(request.aliases, bookies["bookie"].to_pylist())
     coverage = _cover(request, bookies).with_nameless(clusters.nameless(sources) if len(sources) > 1 else [])
     coverage = coverage.without_lost(_find_lost(request, bookies, coverage))
     case = _make_case(request, bookies, coverage)
     aliases = propose_aliases(request.inventories, bookies, case.evidence, [disk.bookie for disk in request.lost])
     case = replace(case, evidence=case.evidence.with_proposed({alias.name: alias.bookie for alias in aliases}))
-    tasks = RangeTasks(request, str(out.absolute()), case, Run(started.isoformat(timespec="seconds"), started))
+    tasks = RangeTasks(request, str(out.absolute()), case, FindingRun(started.isoformat(timespec="seconds"), started))
     ranges = decide.cut_ranges(case)
     if request.references is not None:
         write_part(out, SPILL, REFERENCES, [request.references.rows], secret=True)
@@ -112,7 +112,7 @@ def _find_lost(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> t
 
 
 def _make_case(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> Case:
-    evidence = Evidence(
+    evidence = BookieEvidence(
         live=Catalog.read(request.live) if request.live else None,
         snapshots=sort_newest_first(request.snapshots),
         everywhere=coverage.is_whole,
@@ -124,7 +124,7 @@ def _make_case(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> C
         request.inventories,
         bookies,
         evidence,
-        Options(
+        InferOptions(
             passwords=request.passwords.values,
             unscanned_bookies=coverage.not_scanned,
             lost_bookies=coverage.lost,
@@ -139,7 +139,7 @@ def _make_case(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> C
 
 def _with_collisions(
     tasks: RangeTasks, spark: "SparkSession | None", ranges: Sequence[range], done: Callable[[int, int], None]
-) -> Evidence:
+) -> BookieEvidence:
     """Find ledgers of several scopes with the same lower half; costs nothing where all are of scope 0."""
     evidence = tasks.case.evidence
     if not has_scopes([*tasks.request.inventories, *evidence.datasets]):

@@ -17,7 +17,7 @@ from reconcile.compare.evidence import find_collisions
 from reconcile.compare.outcomes import guard_beyond_locks
 from reconcile.compare.renamed_bookies import guard_renamed
 from reconcile.findings.categories import TRAITS, Category
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.jobs.make_plan.reference_counts import count_references
 from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.plan import alternatives
@@ -191,7 +191,7 @@ class RangeTasks:
     request: PlanRequest
     out: str
     case: Case
-    run: Run
+    run: FindingRun
 
     def count_shapes(self, buckets: range) -> dict[str, Any]:
         """Return what a range says of all the others."""

@@ -87,7 +87,7 @@ def open_inventories(paths: Sequence[str]) -> tuple[Dataset, ...]:
     return inventories
 
 
-def list_sources(request: PlanRequest, bookies: pa.Table) -> tuple[clusters.Source, ...]:
+def list_sources(request: PlanRequest, bookies: pa.Table) -> tuple[clusters.InstanceSource, ...]:
     """Return everything that says about which cluster it is, the bookies first; BOOKIES in.
 
     Raises:
@@ -100,13 +100,13 @@ def list_sources(request: PlanRequest, bookies: pa.Table) -> tuple[clusters.Sour
     snapshots = [_make_source("snapshot", snapshot) for snapshot in request.snapshots]
     snapshots += request.references.stores if request.references is not None else ()
     is_named = any(source.instance_id is not None for source in of_bookies)
-    clusters.demand_one([*of_bookies, *([] if is_named else live), *snapshots])
+    clusters.require_one([*of_bookies, *([] if is_named else live), *snapshots])
     # Nothing is believed of a store that is empty.
     is_empty = request.live is None or not request.live.rows("ledgers")
     return (*of_bookies, *([] if is_empty else live), *snapshots)
 
 
-def _make_source(title: str, catalog: Dataset) -> clusters.Source:
+def _make_source(title: str, catalog: Dataset) -> clusters.InstanceSource:
     rows = catalog.read("sources")
     uri = next(iter(rows["uri"].to_pylist()), None)
     name = f"{title} {uri} ({catalog.path})" if uri else f"{title} {catalog.path}"

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from reconcile.compare.evidence import sort_newest_first
 from reconcile.jobs.make_plan.known_bookies import WantedCookie
 from reconcile.jobs.make_plan.request import PlanRequest
-from reconcile.plan.actions import LEAVE, Phase, SystemWrite
+from reconcile.plan.actions import LEAVE, PlanPhase, SystemWrite
 from reconcile.plan.bookie_starts import KnownBookie, StoredCookie
 from reconcile.rules import used_ids
 from recovery.codecs import store
@@ -61,15 +61,15 @@ def list_system_writes(
             nodes[row["path"]] = _Node(row["raw"], row["version"], row["children_created"])
     places = store.places(request.layout)
     writes = [
-        SystemWrite(Phase.GENERATORS, "raise", "generator", counter, str(largest).encode())
+        SystemWrite(PlanPhase.GENERATORS, "raise", "generator", counter, str(largest).encode())
         for counter, largest in sorted(taken.items())
         if used_ids.is_behind(nodes[counter].children_created if counter in nodes else None, largest)
     ]
-    wanted = [SystemWrite(Phase.LAYOUT, "create", "node", folder, b"") for folder in places.folders]
-    wanted.append(SystemWrite(Phase.LAYOUT, "create", "layout", places.layout, store.layout_bytes(request.layout)))
+    wanted = [SystemWrite(PlanPhase.LAYOUT, "create", "node", folder, b"") for folder in places.folders]
+    wanted.append(SystemWrite(PlanPhase.LAYOUT, "create", "layout", places.layout, store.layout_bytes(request.layout)))
     instances = sorted({i for i in bookies["instance_id"].to_pylist() if i is not None}) or _snapshot_instances(request)
     wanted += [
-        SystemWrite(Phase.INSTANCE_ID, "create", "instance_id", places.instance_id, i.encode()) for i in instances
+        SystemWrite(PlanPhase.INSTANCE_ID, "create", "instance_id", places.instance_id, i.encode()) for i in instances
     ]
     # LAYOUT and instance id are always named: that binds the plan to a store that has these, or none.
     bound = ("layout", "instance_id")
@@ -91,7 +91,7 @@ def _write_cookies(
 ) -> Iterator[SystemWrite]:
     """Yield the writes of cookies; one that the store has is replaced only where it is a blocking one of ours."""
     for cookie in cookies:
-        write = SystemWrite(Phase.COOKIES, "create", "cookie", keys[cookie.known.bookie], cookie.raw)
+        write = SystemWrite(PlanPhase.COOKIES, "create", "cookie", keys[cookie.known.bookie], cookie.raw)
         node = nodes.get(write.key)
         if node is None:
             yield write

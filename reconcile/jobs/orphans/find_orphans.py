@@ -24,10 +24,10 @@ from reconcile.check.scrutiny.unlisted import raise_old
 from reconcile.deletes.orphans import LISTED_ONCE, TOMBSTONES, Orphans, Sides, find_orphans
 from reconcile.deletes.tombstones import REMOVED, SECOND_MS, Tombstone
 from reconcile.deletes.verification.absence import Absence
-from reconcile.deletes.verification.evidence import Listing
-from reconcile.deletes.verification.objections import Reason
+from reconcile.deletes.verification.evidence import ReferenceListing
+from reconcile.deletes.verification.objections import UnsafeReason
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run, make_rows
+from reconcile.findings.table import FindingRun, make_rows
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, connect, throttle
@@ -64,7 +64,7 @@ class _Gathered:
     """Everything that was looked at; see `Sides`."""
 
     captures: tuple[Dataset, Dataset]
-    listings: tuple[Listing, Listing]
+    listings: tuple[ReferenceListing, ReferenceListing]
     inventories: tuple[Dataset, ...]
     earlier: tuple[Dataset, ...]
     tombstones: pa.Table
@@ -103,7 +103,7 @@ def _look_for_orphans(request: OrphansRequest, context: Context) -> FoundOrphans
     previous = None if request.since is None else open_dataset(request.since, _KIND)
     prepare(request.out, _KIND, secret=True)
     began = context.now()
-    run = Run(began.isoformat(timespec="seconds"), began)
+    run = FindingRun(began.isoformat(timespec="seconds"), began)
     try:
         with connect(request.uri, context) as opened:
             gathered = _gather(request, opened, inventories, previous, context)
@@ -155,8 +155,10 @@ def _gather(
     sources = [_name_source(request.uri, second), *clusters.of_bookies(_read_bookies(inventories))]
     sources += [_name_source(uri, dataset) for uri, dataset in zip(request.earlier, earlier, strict=True)]
     if previous is not None:
-        sources.append(clusters.Source(f"the run {previous.path}", previous.manifest["binding"].get("instance_id")))
-    clusters.demand_one(sources)
+        sources.append(
+            clusters.InstanceSource(f"the run {previous.path}", previous.manifest["binding"].get("instance_id"))
+        )
+    clusters.require_one(sources)
     listings = (first_listing, second_listing)
     absence = measure_since_listing(opened, own, second, now_ms(context))
     return _Gathered((first, second), listings, inventories, earlier, _unite(known), previous, tuple(damaged), absence)
@@ -177,7 +179,7 @@ def _open_earlier(uri: str, folder: DatasetPlace, context: Context) -> Dataset:
     return open_dataset(folder if path is None else path, "catalog")
 
 
-def _name_source(uri: str, catalog: Dataset) -> clusters.Source:
+def _name_source(uri: str, catalog: Dataset) -> clusters.InstanceSource:
     return clusters.of_catalog(uri, catalog.read("sources"), catalog.read("nodes", columns=["path", "kind", "raw"]))
 
 
@@ -206,7 +208,9 @@ def _unite(parts: Sequence[pa.Table]) -> pa.Table:
     return sort_by_key(rows.rename_columns(TOMBSTONES.names).cast(TOMBSTONES))
 
 
-def _judge(request: OrphansRequest, gathered: _Gathered, run: Run, context: Context) -> tuple[FoundOrphans, list[Part]]:
+def _judge(
+    request: OrphansRequest, gathered: _Gathered, run: FindingRun, context: Context
+) -> tuple[FoundOrphans, list[Part]]:
     answer, parts = FoundOrphans(listed=gathered.captures[1].rows("ledgers")), []
     gaps, lifecycle, known = gathered.gaps, Lifecycle(_read_first_seen(gathered.previous)), _read_known(gathered)
     rows = answer.listed + sum(dataset.rows("copies") for dataset in gathered.inventories)
@@ -226,7 +230,7 @@ def _judge(request: OrphansRequest, gathered: _Gathered, run: Run, context: Cont
             answer.take(rows_found)
             answer.left_out += orphans.left_out
             answer.candidates += orphans.candidates.num_rows
-            candidates.sink.writelines(_word_candidates(orphans.candidates))
+            candidates.sink.writelines(_describe_candidates(orphans.candidates))
             show(number, len(ranges))
     vanished, listed = (
         answer.count(Category.DELETED_OUTSIDE),
@@ -242,7 +246,7 @@ def _judge(request: OrphansRequest, gathered: _Gathered, run: Run, context: Cont
 
 
 def _find_range(
-    request: OrphansRequest, gathered: _Gathered, known: pa.Table, part: range, run: Run, *, lists_all: bool
+    request: OrphansRequest, gathered: _Gathered, known: pa.Table, part: range, run: FindingRun, *, lists_all: bool
 ) -> Orphans:
     first, second = (capture.read("ledgers", buckets=part) for capture in gathered.captures)
     copies = [dataset.read("copies", buckets=part) for dataset in gathered.inventories]
@@ -275,7 +279,7 @@ def _cut(rows: pa.Table, part: range) -> pa.Table:
     return rows.slice(low, high - low)
 
 
-def _cut_listing(listing: Listing, part: range) -> Listing:
+def _cut_listing(listing: ReferenceListing, part: range) -> ReferenceListing:
     if listing.references is None:
         return listing
     return replace(listing, references=replace(listing.references, rows=_cut(listing.references.rows, part)))
@@ -303,7 +307,7 @@ def _read_known(gathered: _Gathered) -> pa.Table:
     return sort_by_key(rows.filter(pc.equal(rows["category"], Category.UNREFERENCED)).select(keys))
 
 
-def _word_candidates(keys: pa.Table) -> Iterator[bytes]:
+def _describe_candidates(keys: pa.Table) -> Iterator[bytes]:
     for scope, ledger in zip(keys["scope"].to_pylist(), keys["ledger"].to_pylist(), strict=True):
         yield json.dumps({"ledger": ledger, **({"scope": scope} if scope else {})}).encode() + b"\n"
 
@@ -318,7 +322,9 @@ def _list_undecided(gathered: _Gathered, gaps: Sequence[str], answer: FoundOrpha
         )
     undecided += [f"tombstones of an earlier copy cannot be read: {where}" for where in gathered.damaged[:1]]
     undecided += dict.fromkeys(listing.problem for listing in gathered.listings if listing.problem)
-    if answer.left_out[Reason.REFERENCES_UNKNOWN] and all(listing.references is None for listing in gathered.listings):
+    if answer.left_out[UnsafeReason.REFERENCES_UNKNOWN] and all(
+        listing.references is None for listing in gathered.listings
+    ):
         undecided.append("no upper layer was named: an empty file of references says that there is none")
     if answer.left_out[LISTED_ONCE]:
         undecided.append(

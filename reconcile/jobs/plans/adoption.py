@@ -21,7 +21,7 @@ from recovery.codecs.managed_ledger import Listed, ManagedLedger
 from recovery.dataset import Dataset
 from recovery.errors import FormatError
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 
 _PERSISTENT: Final = "persistent://"
 _STAYS_DELETED: Final = ("deleted", "accepted_loss")
@@ -152,7 +152,7 @@ class _Sides:
             raise PlanError(path, record, "name another topic")
         known = {listed.ledger for listed in record.ledgers}
         for ledger in ledgers:
-            self._demand_unnamed(ledger, known)
+            self._require_unnamed(ledger, known)
         last = _last_of(record)
         closed = [self._find_end(ledger) for ledger in (*([] if last is None else [LedgerId(0, last)]), *ledgers)]
         try:
@@ -167,7 +167,7 @@ class _Sides:
         row = self._rows.get(ledger)
         return row is not None and row["outcome"] in _STAYS_DELETED
 
-    def _demand_unnamed(self, ledger: LedgerId, known: Collection[int]) -> None:
+    def _require_unnamed(self, ledger: LedgerId, known: Collection[int]) -> None:
         """Refuse a ledger that the topic names, or, where the plan was made with references, something else names."""
         if ledger.ledger in known:
             raise PlanError(str(ledger), "is one of the topic's already", "leave it out")
@@ -185,7 +185,7 @@ class _Sides:
         row = row or self._stored.get(ledger)
         if row is None:
             raise PlanError(str(ledger), "is neither on the bookies nor in the store", "name another ledger")
-        if row["state"] != State.CLOSED or row["last_entry"] is None or row["length"] is None:
+        if row["state"] != LedgerState.CLOSED or row["last_entry"] is None or row["length"] is None:
             raise PlanError(str(ledger), f"is {row['state']}: it has no end", "see it: bkmeta explain LEDGER")
         return Listed(ledger.ledger, row["last_entry"], row["length"])
 

@@ -111,9 +111,9 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
     restored = select_deleted_by(plan, deleted, restorable=True) if deleted else frozenset()
     accepted = request.accept_deleted_by
     lost = select_deleted_by(plan, accepted, restorable=False) if accepted else frozenset()
-    chosen = {ledger: str(many.label) for many in request.choose_all for ledger in _demand_held(plan, many)}
+    chosen = {ledger: str(many.label) for many in request.choose_all for ledger in _require_held(plan, many)}
     if request.accept_loss_all is not None:
-        lost |= _demand_held(plan, request.accept_loss_all)
+        lost |= _require_held(plan, request.accept_loss_all)
     adoptable = (
         select_adoptable(plan, {*request.adopt, *request.accept_loss, *lost}, request.replace_below)
         if request.adopt_recorded
@@ -147,7 +147,7 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
     return EditedPlan(manifest, tuple(edits.texts), locking, left, purged)
 
 
-def _demand_held(plan: Dataset, choice: HeldChoice) -> frozenset[LedgerId]:
+def _require_held(plan: Dataset, choice: HeldChoice) -> frozenset[LedgerId]:
     """Return the held ledgers that are meant.
 
     Raises:

@@ -11,7 +11,7 @@ from reconcile.plan.plan_reader import Overview, open_whole
 from reconcile.plan.views.candidates import Candidate, list_candidates
 from reconcile.plan.views.deletions import SessionDeletions, group_by_session
 from reconcile.plan.views.differences import Difference, compare_plans
-from reconcile.plan.views.ledger_lists import Choice, Line, list_guarded_by, list_ledgers, list_reuse_locked
+from reconcile.plan.views.ledger_lists import LedgerFilter, LedgerLine, list_guarded_by, list_ledgers, list_reuse_locked
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId
 from recovery.place import DatasetPlace
@@ -113,7 +113,7 @@ def diff_plans(first: DatasetPlace, second: DatasetPlace, shown: int) -> PlanDif
     )
 
 
-def list_plan_ledgers(path: DatasetPlace, choice: Choice) -> Iterator[Line]:
+def list_plan_ledgers(path: DatasetPlace, choice: LedgerFilter) -> Iterator[LedgerLine]:
     """Yield ledgers of a plan in the order of their ids.
 
     Raises:

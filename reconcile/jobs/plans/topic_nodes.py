@@ -36,7 +36,7 @@ _ABOVE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TopicNode:
     """A node: its bytes as an edit finds them, and how it is written."""
 
     value: bytes
@@ -81,13 +81,13 @@ class TopicNodes:
         node = self._nodes.get(path)
         if node is not None:
             return {path: NodeWrite(record, expects=node.expects, before=node.before)}
-        self.demand_free(name)
+        self.require_free(name)
         acl = next((above.acl for path in self._list_above(name) if (above := self._nodes.get(path))), None)
         made = {above: b"" for above in reversed(self._list_above(name)) if above not in self._nodes}
         made |= {path: record, f"{path}/{KEEPER}": managed_ledger.encode_cursor(first)}
         return {key: NodeWrite(value, acl) for key, value in made.items()}
 
-    def demand_free(self, name: str) -> None:
+    def require_free(self, name: str) -> None:
         """Refuse to make a topic that no broker would serve, or that would hide another.
 
         Raises:
@@ -147,7 +147,7 @@ def list_above(path: str, root: str) -> list[str]:
     return [root + "".join(f"/{part}" for part in names[:end]) for end in range(len(names) - 1, 0, -1)]
 
 
-def read_nodes(plan: Dataset, paths: Collection[str], replaced: Collection[str]) -> dict[str, Node]:
+def read_nodes(plan: Dataset, paths: Collection[str], replaced: Collection[str]) -> dict[str, TopicNode]:
     """Return some nodes as a plan leaves them.
 
     Args:
@@ -161,16 +161,16 @@ def read_nodes(plan: Dataset, paths: Collection[str], replaced: Collection[str])
     return dict(_read_stored(plan, paths)) | dict(_read_planned(plan, paths, replaced))
 
 
-def _read_stored(plan: Dataset, paths: Collection[str]) -> Iterator[tuple[str, Node]]:
+def _read_stored(plan: Dataset, paths: Collection[str]) -> Iterator[tuple[str, TopicNode]]:
     captured = open_captured_store(plan) if paths else None
     wanted = pa.array(sorted(paths), pa.string())
     columns = ["path", "raw", "acl", "version"]
     for rows in captured.batches("subtrees", columns) if captured is not None else ():
         for row in rows.filter(pc.is_in(rows["path"], value_set=wanted)).to_pylist():
-            yield row["path"], Node(bytes(row["raw"]), row["acl"], row["version"], bytes(row["raw"]))
+            yield row["path"], TopicNode(bytes(row["raw"]), row["acl"], row["version"], bytes(row["raw"]))
 
 
-def _read_planned(plan: Dataset, paths: Collection[str], replaced: Collection[str]) -> Iterator[tuple[str, Node]]:
+def _read_planned(plan: Dataset, paths: Collection[str], replaced: Collection[str]) -> Iterator[tuple[str, TopicNode]]:
     ordered = pa.array(sorted(paths), pa.string())
     keys = pc.binary_join_element_wise("/", ordered, "")
     places = find_places(ordered).tolist()
@@ -180,7 +180,7 @@ def _read_planned(plan: Dataset, paths: Collection[str], replaced: Collection[st
         for row in rows.filter(chosen).to_pylist():
             path = row["key"][1:]
             is_kept = row["op"] == LEAVE and not any(f"{path}/".startswith(f"{top}/") for top in replaced)
-            yield path, Node(bytes(row["before"] if is_kept else row["value"]), row["acl"])
+            yield path, TopicNode(bytes(row["before"] if is_kept else row["value"]), row["acl"])
 
 
 def _has_any(part: Part, buckets: Sequence[int]) -> bool:

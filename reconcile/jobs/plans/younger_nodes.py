@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.jobs.plans.topic_nodes import Node, list_above, read_nodes
+from reconcile.jobs.plans.topic_nodes import TopicNode, list_above, read_nodes
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import open_captured_store
 from reconcile.plan.upper_layers.node_edits import NodeWrite
@@ -111,7 +111,7 @@ class _Maker:
         self._above = above
         self._tops = {count.path for count in read_plan_manifest(plan).subtrees}
         asked = {path for path, ledger in own.items() for path in self._list_asked(path, ledger)}
-        self._nodes: Mapping[str, Node] = read_nodes(plan, asked, replaced)
+        self._nodes: Mapping[str, TopicNode] = read_nodes(plan, asked, replaced)
         self._topics = topics
         self._named = {path: _list_named(ledger) for path, ledger in own.items()}
         self._is_back = _list_back(plan, {ledger for named in self._named.values() for ledger in named})

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from reconcile import clusters
 from reconcile.check.records.stores import StoresRange, compare_stores
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, connect, throttle
 from reconcile.rules.sides import are_equal
@@ -116,7 +116,7 @@ def scrutinize_against(request: AgainstRequest, context: Context) -> Compared:
         UnavailableError: a store does not answer.
     """
     prepare(request.out, "scrutiny", secret=True)
-    run = Run((began := context.now()).isoformat(timespec="seconds"), began)
+    run = FindingRun((began := context.now()).isoformat(timespec="seconds"), began)
     sums = _Sums()
     number, shares = request.share
     share = range(BUCKETS * (number - 1) // shares, BUCKETS * number // shares)
@@ -124,7 +124,7 @@ def scrutinize_against(request: AgainstRequest, context: Context) -> Compared:
         opened = [stack.enter_context(connect(uri, context)) for uri in (request.uri, request.against)]
         captured = [_capture(store, request.out / name, context) for store, name in zip(opened, SIDES, strict=True)]
         catalogs = [catalog for catalog, _ in captured]
-        clusters.demand_one(
+        clusters.require_one(
             clusters.of_catalog(uri, catalog.read("sources"), catalog.read("nodes", columns=["path", "kind", "raw"]))
             for uri, catalog in zip((request.uri, request.against), catalogs, strict=True)
         )
@@ -165,7 +165,9 @@ class _Looked:
     undecided: pa.Table
 
 
-def _look_again(first: pa.Table, second: pa.Table, looks: Sequence[tuple["OpenStore", Layout]], run: Run) -> _Looked:
+def _look_again(
+    first: pa.Table, second: pa.Table, looks: Sequence[tuple["OpenStore", Layout]], run: FindingRun
+) -> _Looked:
     """Read again what differs, until two looks in a row are the same: stores go on while they are captured."""
     suspects = _list_suspects(compare_stores(first, second, run))
     for _ in range(1, MOST_LOOKS):

@@ -20,7 +20,7 @@ from reconcile import clusters
 from reconcile.check.records.drill import Class, DrillRange, judge_drill, read_written
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
-from reconcile.jobs.context import Context, Progress, connect, throttle
+from reconcile.jobs.context import Context, StageProgress, connect, throttle
 from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.recover import RecoverRequest, recover
 from reconcile.plan.actions import Passwords
@@ -172,7 +172,7 @@ def _drill(request: DrillRequest, context: Context) -> Drilled:
     catalog = open_dataset(request.out / STORE, "catalog")
     bookies = pa.concat_tables([inventory.read("bookies") for inventory in inventories])
     nodes = catalog.read("nodes")
-    clusters.demand_one(
+    clusters.require_one(
         [*clusters.of_bookies(bookies), clusters.of_catalog(request.uri, catalog.read("sources"), nodes)]
     )
     with find_snapshots(request.snapshots, request.uri) as snapshots:
@@ -246,7 +246,7 @@ def hold_against(
     catalog: Dataset,
     inventories: Sequence[Dataset],
     aliases: Mapping[str, str],
-    progress: Progress = lambda _done, _total, _stage="": None,
+    progress: StageProgress = lambda _done, _total, _stage="": None,
 ) -> Iterator[tuple[range, DrillRange]]:
     """Yield what becomes of the ledgers of each bucket range.
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from reconcile.check.scrutiny.evidence_age import Moment, find_latest
-from reconcile.clusters import Source, demand_of_cluster
+from reconcile.clusters import InstanceSource, require_of_cluster
 from reconcile.stores import is_backup, split_backup
 from recovery.dataset import Dataset
 from recovery.errors import InputError
@@ -28,7 +28,9 @@ def read_backup_moments(uri: str, starts: Iterable[datetime], catalog: Dataset) 
     from recovery.backup.point import find_last_txn  # noqa: PLC0415 - loaded for backups alone
 
     backup = open_backup(split_backup(uri)[0])
-    demand_of_cluster(catalog, str(catalog.path), others=[Source(uri, backup.manifest.binding.get("instance_id"))])
+    require_of_cluster(
+        catalog, str(catalog.path), others=[InstanceSource(uri, backup.manifest.binding.get("instance_id"))]
+    )
     newest = catalog.manifest["coverage"]["txn"]
     times = {find_latest(start) for start in starts}
     last = ((find_last_txn(backup, int(time.timestamp() * 1000)), time) for time in sorted(times))

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from reconcile.clusters import list_named
 from reconcile.deletes.own_root import name_own_root, read_tombstones
-from reconcile.deletes.tombstones import State, Tombstone, list_returned, take_sightings
+from reconcile.deletes.tombstones import DeleteState, Tombstone, list_returned, take_sightings
 from reconcile.deletes.verification.evidence import gather_holdings, list_sightings
-from reconcile.deletes.verification.wanted import Wanted
+from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, LedgerKey, Run, Statement
+from reconcile.findings.table import Finding, FindingRun, FindingStatement, LedgerKey
 from reconcile.jobs.context import Context
 from reconcile.jobs.deletes.clusters import now_ms
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
@@ -66,7 +66,7 @@ def list_returned_data(
     damaged: list[Finding] = []
 
     def report(key: str, why: str) -> None:
-        damaged.append(Finding(Category.REFERENCE_UNREADABLE, key, [Statement("store", "tombstones", why)]))
+        damaged.append(Finding(Category.REFERENCE_UNREADABLE, key, [FindingStatement("store", "tombstones", why)]))
 
     looks = Looks(request.inventories, request.wire, aliases=request.aliases)
     waiting: list[Tombstone] = []
@@ -91,7 +91,7 @@ def _look(
     tombstones: list[Tombstone], looks: Looks, opened: "OpenStore", layout: Layout, context: Context
 ) -> Iterator[Finding]:
     known = {item.ledger: item for item in tombstones}
-    wanted = Wanted(list(known))
+    wanted = WantedLedgers(list(known))
     raws = {ledger: known[ledger].record.raw for ledger in wanted.ledgers}
     with gather_inventories(looks, opened, layout, raws, context) as inventories:
         holdings = gather_holdings(inventories, wanted)
@@ -114,19 +114,19 @@ def _look(
 
 def _make_finding(tombstone: Tombstone, bookies: tuple[str, ...]) -> Finding:
     ledger = tombstone.ledger
-    purged = next(step for step in reversed(tombstone.steps) if step.state is State.PURGED)
+    purged = next(step for step in reversed(tombstone.steps) if step.state is DeleteState.PURGED)
     when = datetime.fromtimestamp(purged.at_ms / 1000, UTC).isoformat(timespec="seconds")
     statements = [
-        Statement("store", "tombstone", f"purged {when} by {purged.by}", "tombstones"),
-        Statement("store", "reason", tombstone.reason or None, "tombstones"),
-        Statement("bookies", "have it again", ", ".join(bookies), "look"),
+        FindingStatement("store", "tombstone", f"purged {when} by {purged.by}", "tombstones"),
+        FindingStatement("store", "reason", tombstone.reason or None, "tombstones"),
+        FindingStatement("bookies", "have it again", ", ".join(bookies), "look"),
     ]
     key = LedgerKey(ledger.bucket, ledger.scope, ledger.ledger)
     return Finding(Category.ENTRIES_OF_DELETED_LEDGER, "ledger", statements, key, bookies=bookies)
 
 
 def find_stale_marks(
-    opened: "OpenStore", catalog: Dataset, layout: Layout, ranges: Sequence[range], run: Run
+    opened: "OpenStore", catalog: Dataset, layout: Layout, ranges: Sequence[range], run: FindingRun
 ) -> Iterator[pa.Table]:
     """Yield FINDINGS of marks whose ledgers the store does not list; both are read again.
 
@@ -183,7 +183,7 @@ def find_beside(
     source = next(iter(catalog.read("sources", columns=["uri"])["uri"].to_pylist()), catalog.path)
     complete = bool(catalog.manifest["coverage"].get("complete"))
     rows = read_all(bookies.given, "bookies").select(["bookie", "cookie", "instance_id"]).to_pylist()
-    about = beside.Bookies(
+    about = beside.InventoriedBookies(
         {row["bookie"]: row["cookie"] for row in rows},
         sorted({row["instance_id"] for row in rows if row["instance_id"] is not None}),
     )

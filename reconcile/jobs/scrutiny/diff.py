@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 
 from reconcile.check.scrutiny.carried import LaterRun, Sought
-from reconcile.check.scrutiny.replication import MARKS, Replication
+from reconcile.check.scrutiny.replication import MARKS, StoredReplication
 from reconcile.check.scrutiny.run_differences import RunDifferences, compare_runs
-from reconcile.clusters import demand_of_cluster, name_earlier
+from reconcile.clusters import name_earlier, require_of_cluster
 from reconcile.jobs.scrutiny.first_look import STORE
 from recovery.codecs.store import Layout
 from recovery.codecs.store_kind import kind_of
@@ -45,7 +45,7 @@ def diff_scrutinies(earlier: DatasetPlace, later: DatasetPlace) -> ComparedRuns:
         open_dataset(place / STORE, "catalog") if (place / STORE).is_dir() else None for place in (earlier, later)
     )
     if stores[0] is not None and stores[1] is not None:
-        demand_of_cluster(stores[1], str(later), (), name_earlier(stores[1], stores[0]))
+        require_of_cluster(stores[1], str(later), (), name_earlier(stores[1], stores[0]))
     number, count = runs[1].manifest["coverage"].get("share", (1, 1))
     share = range(BUCKETS * (number - 1) // count, BUCKETS * number // count)
     sought = Sought.read(runs[1], runs[0])
@@ -59,7 +59,7 @@ def _read_marks(store: Dataset | None) -> pa.Table:
     layouts = [] if store is None else store.read("sources", columns=["layout"])["layout"].drop_null().to_pylist()
     if store is None or not layouts:
         return MARKS.empty_table()
-    return Replication.from_nodes(store.read("nodes"), kind_of(Layout(layouts[0]))).marks
+    return StoredReplication.from_nodes(store.read("nodes"), kind_of(Layout(layouts[0]))).marks
 
 
 def _cover(run: Dataset) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from reconcile.deletes.own_root import read_instance_id
 from reconcile.jobs.scrutiny.request import ScrutinyRequest
 from recovery import __version__
 from recovery.bookies.sampling import Sampled
-from recovery.bookies.wire_results import BookieResult, Kind, WireSummary
+from recovery.bookies.wire_results import AskedKind, BookieResult, WireSummary
 from recovery.codecs.store import Layout
 from recovery.dataset import SPILL, Dataset, open_dataset
 from recovery.errors import DatasetError
@@ -64,7 +64,7 @@ class AskedBookies:
         """Bookies that were asked and give no lists."""
         if self.summary is None:
             return ()
-        return tuple(b.bookie for b in self.summary.bookies if b.kind is Kind.NO_LISTS)
+        return tuple(b.bookie for b in self.summary.bookies if b.kind is AskedKind.NO_LISTS)
 
     @property
     def samples(self) -> Dataset | None:
@@ -74,7 +74,7 @@ class AskedBookies:
     @property
     def silent(self) -> list[str]:
         """Bookies that were asked and did not answer."""
-        return [] if self.summary is None else [b.bookie for b in self.summary.bookies if b.kind is Kind.NO_ANSWER]
+        return [] if self.summary is None else [b.bookie for b in self.summary.bookies if b.kind is AskedKind.NO_ANSWER]
 
     @property
     def awaited(self) -> frozenset[str]:
@@ -183,7 +183,7 @@ def _hash_files(out: DatasetPlace, answers: Sequence[Mapping[str, Any]]) -> dict
 
 
 def _read_summary(content: Mapping[str, Any]) -> WireSummary:
-    results = tuple(BookieResult(**{**fields, "kind": Kind(fields["kind"])}) for fields in content["bookies"])
+    results = tuple(BookieResult(**{**fields, "kind": AskedKind(fields["kind"])}) for fields in content["bookies"])
     return WireSummary(content["listed"], content["scoped"], results, content["unresolved"])
 
 

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from reconcile.check.scrutiny.earlier_reads import add_earlier, keep_valid, note_reads
 from reconcile.check.scrutiny.incarnations import trace_bookies
-from reconcile.check.scrutiny.judge import Demands, Judgement, judge_range
+from reconcile.check.scrutiny.judge import Demands, LookJudgement, judge_range
 from reconcile.check.scrutiny.lifecycle import Lifecycle
-from reconcile.check.scrutiny.replication import Replication
+from reconcile.check.scrutiny.replication import StoredReplication
 from reconcile.check.scrutiny.returned_writers import find_comparable
 from reconcile.check.scrutiny.unlisted import find_unlisted, raise_old
 from reconcile.check.scrutiny.vanished import find_vanished
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.rules import entries_beyond_end, used_ids
 from reconcile.rules.segments.copy_findings import see_bookies
 from reconcile.rules.segments.member_names import rename_members
@@ -76,7 +76,7 @@ class RangeTask:
     inventories: tuple[Dataset, ...]
     renames: Mapping[str, str]
     demands: Demands
-    run: Run
+    run: FindingRun
     everywhere: bool
     layout: Layout
     awaited: frozenset[str] = frozenset()
@@ -134,7 +134,7 @@ class RangeTask:
             "used": asdict(used_ids.numbers(self.layout, _name_ids(stored, copies))),
         }
 
-    def _put_aside(self, kinds: Sequence[str], name: str, judged: Judgement, mask: pa.Array) -> dict[str, str]:
+    def _put_aside(self, kinds: Sequence[str], name: str, judged: LookJudgement, mask: pa.Array) -> dict[str, str]:
         """Write findings, verdicts and coverage of some ledgers into files of their own, as many of these as are named.
 
         No files where there are no such ledgers.
@@ -216,9 +216,9 @@ class RangeTask:
 
     def _judge(
         self, buckets: range, stored: pa.Table, copies: pa.Table, samples: pa.Table
-    ) -> tuple[Judgement, pa.Table, pa.Table]:
+    ) -> tuple[LookJudgement, pa.Table, pa.Table]:
         """Judge the range; also return findings of ledgers that the store lacks, and keys of those to be compared."""
-        replication = Replication.from_nodes(self.catalog.read("nodes"), kind_of(self.layout), buckets)
+        replication = StoredReplication.from_nodes(self.catalog.read("nodes"), kind_of(self.layout), buckets)
         bookies, damage = read_all(self.inventories, "bookies"), read_all(self.inventories, "damage")
         sight = see_bookies(bookies, damage, self.ages, samples)
         earlier_records = self.read_earlier_records(buckets)

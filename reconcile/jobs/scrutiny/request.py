@@ -10,7 +10,7 @@ from reconcile.check.scrutiny.coverage import find_covered_pct, list_not_judged
 from reconcile.check.scrutiny.judge import Demands
 from reconcile.check.scrutiny.lifecycle import Suppression
 from reconcile.check.scrutiny.run_differences import GoneFinding
-from reconcile.jobs.context import Wire
+from reconcile.jobs.context import WireOptions
 from recovery.model.ids import BUCKETS
 from recovery.place import DatasetPlace
 
@@ -62,7 +62,7 @@ class ScrutinyRequest:
     uri: str
     out: DatasetPlace
     inventories: tuple[str, ...] = ()
-    wire: Wire | None = None
+    wire: WireOptions | None = None
     demands: Demands
     share: tuple[int, int] = (1, 1)
     fail_on: str = "warning"

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from backends.registry import OpenStore
 from reconcile.check.scrutiny.judge import SKIPPED, UNDECIDED, give_verdicts
 from reconcile.check.scrutiny.returned_writers import Comparison, find_candidates, list_comparisons, make_finding
-from reconcile.findings.table import LedgerKey, Run, make_rows
-from reconcile.jobs.context import Wire
+from reconcile.findings.table import FindingRun, LedgerKey, make_rows
+from reconcile.jobs.context import WireOptions
 from reconcile.jobs.scrutiny.range_task import COMPARED_FINDINGS, COMPARED_VERDICTS
 from reconcile.jobs.scrutiny.second_look import SecondLook, Settled
 from reconcile.rules.segments.member_names import rename_members
-from recovery.bookies.addresses import Members
+from recovery.bookies.addresses import BookieNames
 from recovery.bookies.ledger_entries import Content, read_content
 from recovery.bookies.wire_reader import RunningCluster
 from recovery.capture.records import read_records
@@ -45,10 +45,10 @@ class EntryComparer:
 
     opened: OpenStore
     layout: Layout
-    members: Members
-    wire: Wire
+    members: BookieNames
+    wire: WireOptions
     renames: Mapping[str, str]
-    run: Run
+    run: FindingRun
 
     def compare(self, findings: pa.Table, verdicts: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Return findings and verdicts of some ledgers with what comparing entries adds; FINDINGS and VERDICTS in.

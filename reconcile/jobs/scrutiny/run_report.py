@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from reconcile.check.scrutiny.judge import raise_rows
 from reconcile.check.scrutiny.lifecycle import list_repairs
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.jobs.context import Context
 from reconcile.jobs.scrutiny.first_look import STORE
 from reconcile.jobs.scrutiny.range_task import are_of, count_verdicts
@@ -97,7 +97,9 @@ def find_worst(out: DatasetPlace, parts: Sequence[Part], severe: Sequence[str]) 
     return [row for severity in severe for row in found[severity]][:_SHOWN]
 
 
-def make_trend(earlier: Dataset | None, result: Scrutinized, run: Run, min_coverage: float) -> list[Mapping[str, Any]]:
+def make_trend(
+    earlier: Dataset | None, result: Scrutinized, run: FindingRun, min_coverage: float
+) -> list[Mapping[str, Any]]:
     """Return the scrutinies before and this one, the oldest first, as points of `reconcile.report.trend`."""
     failing = result.failing if result.adds_up else None
     code = 1 if failing is None else 3 if failing else 0 if result.is_covered(min_coverage) else 4
@@ -115,7 +117,7 @@ def write_report(out: DatasetPlace, inventories: Sequence[Dataset], context: Con
         write_page(out, lambda: scrutiny_page(run, catalog, inventories, made=context.now(), is_covered=is_covered))
 
 
-def write_beside(request: ScrutinyRequest, result: Scrutinized, parts: Sequence[Part], run: Run) -> None:
+def write_beside(request: ScrutinyRequest, result: Scrutinized, parts: Sequence[Part], run: FindingRun) -> None:
     """Write what other programs take: figures, commands that repair, what is gone, ids of ledgers by category."""
     from reconcile.jobs.scrutiny.metrics import format_metrics  # noqa: PLC0415 - at the end of a run alone
 

@@ -17,11 +17,11 @@ from reconcile.findings.categories import TRAITS
 from reconcile.jobs.scrutiny.entry_reads import list_due
 from reconcile.jobs.scrutiny.first_look import AskedBookies
 from reconcile.jobs.scrutiny.request import SampleReads, ScrutinyRequest
-from recovery.bookies.addresses import Members
+from recovery.bookies.addresses import BookieNames
 from recovery.bookies.entry_choice import Rotation
 from recovery.bookies.sampled_reads import Sampler
 from recovery.bookies.sampling import Sampling
-from recovery.bookies.wire_task import Target
+from recovery.bookies.wire_task import WireTarget
 from recovery.dataset import Dataset
 from recovery.model.groups import KeyedRuns
 from recovery.model.tables import SAMPLES
@@ -99,7 +99,7 @@ def describe_samples(bookies: AskedBookies, sampling: Sampling | None, read_earl
     }
 
 
-def find_registered(members: Members, names: Sequence[str], renames: Mapping[str, str]) -> tuple[Target, ...]:
+def find_registered(members: BookieNames, names: Sequence[str], renames: Mapping[str, str]) -> tuple[WireTarget, ...]:
     """Return some bookies as they are asked, as far as they are registered.
 
     Args:
@@ -109,7 +109,7 @@ def find_registered(members: Members, names: Sequence[str], renames: Mapping[str
     """
     found = [members.find(name) for name in names]
     return tuple(
-        Target(m.bookie, m.address, 0, tuple(name for name, bookie in renames.items() if bookie == m.bookie))
+        WireTarget(m.bookie, m.address, 0, tuple(name for name, bookie in renames.items() if bookie == m.bookie))
         for m in found
         if m.address is not None and m.registered_txn is not None
     )

@@ -41,13 +41,13 @@ from reconcile.check.scrutiny.incarnations import (
 from reconcile.check.scrutiny.judge import Demands
 from reconcile.check.scrutiny.lifecycle import Lifecycle
 from reconcile.check.scrutiny.mark_progress import MarkProgress, follow_marks, list_stalled
-from reconcile.check.scrutiny.replication import Replication
+from reconcile.check.scrutiny.replication import StoredReplication
 from reconcile.check.scrutiny.run_differences import compare_runs
-from reconcile.check.scrutiny.vanished import Window
-from reconcile.clusters import demand_of_cluster, name_earlier
-from reconcile.estimates import Step
+from reconcile.check.scrutiny.vanished import VanishedWindow
+from reconcile.clusters import name_earlier, require_of_cluster
+from reconcile.estimates import EstimatedStep
 from reconcile.findings.categories import SEVERITY_ORDER
-from reconcile.findings.table import Finding, Run, make_rows
+from reconcile.findings.table import Finding, FindingRun, make_rows
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, add_remedy, choose_spark, connect, throttle
@@ -95,9 +95,9 @@ from reconcile.jobs.scrutiny.vanished_records import WINDOWS, find_listing_doubt
 from reconcile.rules.segments.placement import PlacementSettings
 from recovery.bookies.addresses import read_members
 from recovery.bookies.sampling import SampleRequest, Sampling, sample_bookies
-from recovery.bookies.wire_inventory import Request, collect_wire
+from recovery.bookies.wire_inventory import WireRequest, collect_wire
 from recovery.bookies.wire_probe import sample_ledgers
-from recovery.bookies.wire_results import Kind, WireSummary
+from recovery.bookies.wire_results import AskedKind, WireSummary
 from recovery.codecs.store import Layout
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import COLLECTED, SPILL, Dataset, open_dataset, prepare, read_part, write_manifest, write_part
@@ -187,10 +187,10 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
         else:
             catalog, layout, gaps = open_dataset(request.out / STORE, "catalog"), begun.layout, begun.gaps
         earlier_store = None if request.since is None else open_dataset(request.since / STORE, "catalog")
-        demand_of_cluster(catalog, request.uri, given, name_earlier(catalog, earlier_store))
+        require_of_cluster(catalog, request.uri, given, name_earlier(catalog, earlier_store))
         at = context.now() if begun is None else begun.at
         demands = _find_places(request, opened)
-        run = Run(at.isoformat(timespec="seconds"), at)
+        run = FindingRun(at.isoformat(timespec="seconds"), at)
 
         known = {} if earlier is None else read_wiped(earlier.read("wiped"))
         cookies = read_cookies(catalog.read("nodes", columns=_OF_COOKIES))
@@ -212,7 +212,7 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
         if begun is None:
             rows = catalog.rows("ledgers")
             lacs_after = None if earlier_store is None else earlier_store.manifest["coverage"]["txn"]
-            with choose_spark(Step.SCRUTINIZE, rows, request.master, request.python, context) as spark:
+            with choose_spark(EstimatedStep.SCRUTINIZE, rows, request.master, request.python, context) as spark:
                 bookies = _ask_bookies(request, catalog, opened, given, context, spark, lacs_after)
                 bookies = _read_entries(request, catalog, opened, bookies, sampling, context, spark)
                 samples = () if bookies.samples is None else (bookies.samples,)
@@ -225,7 +225,7 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
         sums = _Sums()
         for answer in answers:
             _take_answer(sums, answer)
-        replication = Replication.from_nodes(catalog.read("nodes"), kind_of(layout))
+        replication = StoredReplication.from_nodes(catalog.read("nodes"), kind_of(layout))
         second_look = SecondLook(
             task, opened, layout, replication, request.wire, given, context,
             request.recheck_after_s, request.rechecks, wait,
@@ -337,7 +337,7 @@ def _ask_bookies(
     with context.reporter.progress("asking bookies", "parts") as progress:
         show = throttle(progress)
         summary = collect_wire(
-            Request(
+            WireRequest(
                 catalog=catalog,
                 members=members,
                 wanted=tuple(bookie for bookie in members.bookies if bookie not in has and bookie not in absent),
@@ -386,7 +386,7 @@ def _read_entries(
 
 
 def _make_task(
-    request: ScrutinyRequest, catalog: Dataset, bookies: AskedBookies, run: Run, layout: Layout
+    request: ScrutinyRequest, catalog: Dataset, bookies: AskedBookies, run: FindingRun, layout: Layout
 ) -> RangeTask:
     rows = read_all(bookies.given, "bookies").select(["bookie", "complete"]).to_pylist()
     whole = {row["bookie"] for row in rows if row["complete"]}
@@ -414,7 +414,7 @@ def _find_ages(
     moments = [] if kind.keeps_times else _read_moments(earlier)
     if request.history is not None:
         moments += read_backup_moments(request.history, rows["started"].to_pylist(), catalog)
-    registered = Replication.from_nodes(catalog.read("nodes"), kind).registered
+    registered = StoredReplication.from_nodes(catalog.read("nodes"), kind).registered
     return find_ages(rows, registered, moments, newest)
 
 
@@ -556,7 +556,7 @@ def _follow_marks(request: ScrutinyRequest, second_look: SecondLook, earlier: Da
     now = _keep_closed(marks, task.catalog, request.buckets)
     if earlier is None or task.earlier_store is None:
         return follow_marks(now, task.run.at, None, None, task.run.at)
-    had = Replication.from_nodes(task.earlier_store.read("nodes"), kind_of(task.layout)).marks
+    had = StoredReplication.from_nodes(task.earlier_store.read("nodes"), kind_of(task.layout)).marks
     known = earlier.manifest["coverage"].get("marks")
     return follow_marks(
         now,
@@ -585,7 +585,7 @@ def _list_sought(
     """Return what this run looked at."""
     given = second_look.given_bookies
     results = () if bookies.summary is None else bookies.summary.bookies
-    answered = {result.bookie for result in results if result.kind is Kind.COLLECTED and not result.unanswered}
+    answered = {result.bookie for result in results if result.kind is AskedKind.COLLECTED and not result.unanswered}
     seen = (given | answered) - set(gone.silent) - gone.absent.keys()
     earlier = second_look.task.earlier
     had = () if earlier is None else earlier.manifest.get(REFERENCES, ())
@@ -616,7 +616,7 @@ def _list_of_cluster(findings: pa.Table, severe: Sequence[str]) -> tuple[Cluster
 class _Ending:
     """What a run knows at its end beside its sums; `rows`: its findings that are beside the ledgers."""
 
-    window: Window | None
+    window: VanishedWindow | None
     gone: _Gone
     marks: MarkProgress
     carried: Carried
@@ -629,7 +629,7 @@ def _finish(
     sums: _Sums,
     bookies: AskedBookies,
     second_look: SecondLook,
-    run: Run,
+    run: FindingRun,
     ending: _Ending,
     sampling: Sampling | None,
 ) -> Scrutinized:
@@ -645,8 +645,8 @@ def _finish(
         "bookies": len(bookies.known),
         "inventories": len(bookies.given),
         "asked": 0 if summary is None else len(summary.bookies),
-        "answered": kinds[Kind.COLLECTED],
-        "without_lists": kinds[Kind.NO_LISTS],
+        "answered": kinds[AskedKind.COLLECTED],
+        "without_lists": kinds[AskedKind.NO_LISTS],
         "sampled": describe_samples(bookies, sampling, sums.read_earlier),
         "silent": sorted(bookies.silent),
         "not_registered": list(bookies.absent),
@@ -714,7 +714,9 @@ def _finish(
 
 def _list_not_told(summary: WireSummary | None, *, has_earlier: bool) -> list[str]:
     """Return what running bookies did not tell, in words: only inventories have it."""
-    if summary is None or not any(result.kind in (Kind.COLLECTED, Kind.NO_LISTS) for result in summary.bookies):
+    if summary is None or not any(
+        result.kind in (AskedKind.COLLECTED, AskedKind.NO_LISTS) for result in summary.bookies
+    ):
         return []
     told = " of ledgers that were closed before the run before" if has_earlier else ""
     return ["fences of ledgers whose records are open", f"explicit LACs{told}"]
@@ -740,7 +742,7 @@ def _list_undated(task: RangeTask) -> list[str]:
     return [] if kind_of(task.layout).keeps_times else sorted(name for name, age in task.ages.items() if age is None)
 
 
-def _note_moment(task: RangeTask, run: Run) -> list[list[Any]]:
+def _note_moment(task: RangeTask, run: FindingRun) -> list[list[Any]]:
     """Return which transaction the store had by when, the newest last."""
     txn = task.catalog.manifest["coverage"]["txn"]
     own = [] if txn is None else [Moment(txn, run.at)]

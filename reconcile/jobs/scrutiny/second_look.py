@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from backends.registry import OpenStore
 from reconcile.check.scrutiny.earlier_reads import add_earlier
-from reconcile.check.scrutiny.judge import SKIPPED, UNDECIDED, Judgement, give_verdicts, judge_range
-from reconcile.check.scrutiny.looks import LEFT, Kind, Look, Outcome, Suspect, look_again
-from reconcile.check.scrutiny.replication import Replication
+from reconcile.check.scrutiny.judge import SKIPPED, UNDECIDED, LookJudgement, give_verdicts, judge_range
+from reconcile.check.scrutiny.looks import LEFT, LedgerLook, Suspect, SuspectKind, SuspectOutcome, look_again
+from reconcile.check.scrutiny.replication import StoredReplication
 from reconcile.check.scrutiny.striping import find_other_stripes
 from reconcile.findings.categories import TRAITS, Category
-from reconcile.jobs.context import Context, Wire
+from reconcile.jobs.context import Context, WireOptions
 from reconcile.jobs.scrutiny.entry_reads import EntryReads, read_lacking
 from reconcile.jobs.scrutiny.range_task import SUSPECT_COVERAGE, SUSPECT_FINDINGS, SUSPECT_VERDICTS, RangeTask, read_all
 from reconcile.jobs.scrutiny.sampled_look import SampledBookies, find_registered, read_missing
@@ -27,13 +27,13 @@ from reconcile.rules.segments.copies import Sight
 from reconcile.rules.segments.copy_findings import see_bookies
 from reconcile.rules.segments.member_names import rename_members
 from reconcile.rules.segments.sampled_copies import list_held, merge_samples
-from recovery.bookies.addresses import Members, read_members
+from recovery.bookies.addresses import BookieNames, read_members
 from recovery.bookies.sampled_reads import Sampler, find_cells
-from recovery.bookies.wire_inventory import Request, collect_wire
+from recovery.bookies.wire_inventory import WireRequest, collect_wire
 from recovery.bookies.wire_probe import probe_bookies
 from recovery.bookies.wire_reader import RunningCluster
 from recovery.bookies.wire_results import CATALOG
-from recovery.bookies.wire_results import Kind as Answered
+from recovery.bookies.wire_results import AskedKind as Answered
 from recovery.capture.records import read_marks, read_records
 from recovery.codecs.store import Layout
 from recovery.codecs.store_kind import kind_of
@@ -87,7 +87,7 @@ class Settled:
 class _Seen:
     """What one look saw of a suspect: the look, its rows of FINDINGS and of MISSING, and copies that were judged."""
 
-    look: Look
+    look: LedgerLook
     findings: Sequence[dict[str, Any]] = ()
     missing: Sequence[dict[str, Any]] = ()
     judged: int = 0
@@ -108,7 +108,7 @@ class _View:
     records: pa.Table
     listed: pa.Table
     sight: Sight
-    replication: Replication
+    replication: StoredReplication
     part: range
 
     @property
@@ -150,8 +150,8 @@ class SecondLook:
     task: RangeTask
     opened: OpenStore
     layout: Layout
-    replication: Replication
-    wire: Wire | None
+    replication: StoredReplication
+    wire: WireOptions | None
     given: tuple[Dataset, ...]
     context: Context
     recheck_after_s: float
@@ -188,13 +188,18 @@ class SecondLook:
                 standing = self._find_standing(batch, first, versions)
                 if standing.any():
                     confirmed = {
-                        key: (Outcome(Kind.CONFIRMED, findings=_kinds(first[key])), _Seen(Look(None), first[key]))
+                        key: (
+                            SuspectOutcome(SuspectKind.CONFIRMED, findings=_kinds(first[key])),
+                            _Seen(LedgerLook(None), first[key]),
+                        )
                         for key in _keys_of(batch.filter(pa.array(standing)))
                     }
                     yield self._write_up(batch.filter(pa.array(standing)), confirmed)
                     batch = batch.filter(pa.array(~standing))
                 suspects = {
-                    key: Suspect(Look(versions[key], findings=_kinds(first.get(key, ())), unseen=key not in first))
+                    key: Suspect(
+                        LedgerLook(versions[key], findings=_kinds(first.get(key, ())), unseen=key not in first)
+                    )
                     for key in _keys_of(batch)
                 }
                 yield self._settle_batch(batch, suspects, waiting)
@@ -206,7 +211,7 @@ class SecondLook:
             for batch in now:
                 # Anybody who waits has shown no finding yet: its version and its keys are all that is kept of it.
                 pairs = zip(_keys_of(batch), batch["version"].to_pylist(), strict=True)
-                suspects = {key: Suspect(Look(version, unseen=True), waits=turn) for key, version in pairs}
+                suspects = {key: Suspect(LedgerLook(version, unseen=True), waits=turn) for key, version in pairs}
                 yield self._settle_batch(batch, suspects, waiting)
         done(len(files))
 
@@ -222,25 +227,25 @@ class SecondLook:
         store, root = self.opened.store, self.opened.root
         records = read_records(store, root, self.layout, scope, ledger)
         now = dict(zip(_keys_of(records), records["version"].to_pylist(), strict=True))
-        marks = Replication.from_nodes(read_marks(store, root, scope, ledger), kind_of(self.layout)).marks
+        marks = StoredReplication.from_nodes(read_marks(store, root, scope, ledger), kind_of(self.layout)).marks
         marked, of_record = set(_keys_of(marks)), set(asked)
         standing = [key in of_record and key not in marked and now.get(key) == versions[key] for key in keys]
         return np.array(standing, np.bool_)
 
     def _settle_batch(self, verdicts: pa.Table, suspects: Mapping[Key, Suspect], waiting: list[pa.Table]) -> Settled:
         """Look at some suspects until each is settled, or waits: these are added to `waiting`."""
-        settled: dict[Key, tuple[Outcome, _Seen]] = {}
+        settled: dict[Key, tuple[SuspectOutcome, _Seen]] = {}
         later: dict[Key, int] = {}
         now = dict(suspects)
         while now:
             seen = self._look(now)
             suspects_left: dict[Key, Suspect] = {}
             for key, suspect in now.items():
-                last = seen.get(key, _Seen(Look(None)))
+                last = seen.get(key, _Seen(LedgerLook(None)))
                 outcome = look_again(suspect, last.look, rechecks=self.rechecks)
                 if outcome.suspect is None:
                     settled[key] = (outcome, last)
-                elif outcome.kind is Kind.WAITS:
+                elif outcome.kind is SuspectKind.WAITS:
                     later[key] = outcome.suspect.last.version or 0
                 else:
                     suspects_left[key] = outcome.suspect
@@ -268,7 +273,7 @@ class SecondLook:
         scope, ledger = (np.array(half, np.int64) for half in zip(*suspects, strict=True))
         store, root = self.opened.store, self.opened.root
         records = sort_by_key(read_records(store, root, self.layout, scope, ledger))
-        marks = Replication.from_nodes(read_marks(store, root, scope, ledger), kind_of(self.layout)).marks
+        marks = StoredReplication.from_nodes(read_marks(store, root, scope, ledger), kind_of(self.layout)).marks
         judged = self._judge(records, replace(self.replication, marks=marks))
         groups, missing = _group(judged.findings), _group(judged.missing)
         counts = dict(zip(_keys_of(judged.coverage), judged.coverage["judged"].to_pylist(), strict=True))
@@ -281,11 +286,11 @@ class SecondLook:
             left = word["reason"] if word["verdict"] == UNDECIDED and word["reason"] in LEFT else None
             unseen = word["verdict"] == UNDECIDED and left is None
             is_fresh = self.wire is not None
-            look = Look(version, skipped, kinds, unseen, is_fresh=is_fresh, left=left)
+            look = LedgerLook(version, skipped, kinds, unseen, is_fresh=is_fresh, left=left)
             looks[key] = _Seen(look, rows, missing.get(key, []), counts.get(key, 0))
         return looks
 
-    def _judge(self, records: pa.Table, replication: Replication) -> Judgement:
+    def _judge(self, records: pa.Table, replication: StoredReplication) -> LookJudgement:
         """Judge records by what bookies have now, as far as they are asked."""
         self.looks += 1
         folder = to_place(self.task.out) / SPILL / f"look-{self.looks}"
@@ -333,7 +338,7 @@ class SecondLook:
         remove_tree(folder)
         return replace(judged, findings=pa.concat_tables([judged.findings, other]))
 
-    def _judge_parts(self, view: _View, whole: Collection[Key]) -> Judgement:
+    def _judge_parts(self, view: _View, whole: Collection[Key]) -> LookJudgement:
         """Judge ledgers, those apart of which every bookie was asked for what is missing."""
         is_whole = np.array([key in whole for key in _keys_of(view.records)], np.bool_)
         parts = [
@@ -363,7 +368,7 @@ class SecondLook:
         with Sampler(targets, self.wire.options, self.sampled.sampling.bytes_s) as sampler:
             yield sampler
 
-    def _judge_view(self, view: _View, *, everywhere: bool) -> Judgement:
+    def _judge_view(self, view: _View, *, everywhere: bool) -> LookJudgement:
         return judge_range(
             rename_members(view.records, self.task.renames),
             view.copies,
@@ -388,7 +393,7 @@ class SecondLook:
         rows = (inventory.read("bookies", columns=["bookie"])["bookie"].to_pylist() for inventory in self.given)
         return frozenset(chain.from_iterable(rows))
 
-    def _ask(self, records: pa.Table, folder: DatasetPlace, wire: Wire) -> tuple[tuple[Dataset, ...], bool]:
+    def _ask(self, records: pa.Table, folder: DatasetPlace, wire: WireOptions) -> tuple[tuple[Dataset, ...], bool]:
         """Ask every bookie for these ledgers; return inventories, and whether all bookies of the cluster are seen."""
         members = self.read_members(wire)
         with DatasetWriter(folder / CATALOG, "catalog", binding={}, secret=True) as writer:
@@ -398,7 +403,7 @@ class SecondLook:
         read = self.given_bookies | self._without_lists
         wanted = tuple(bookie for bookie in registered if bookie not in read)
         summary = collect_wire(
-            Request(
+            WireRequest(
                 catalog=open_dataset(folder / CATALOG, "catalog"), members=members, wanted=wanted, options=wire.options
             ),
             folder,
@@ -414,7 +419,7 @@ class SecondLook:
         answered = all(result.kind is Answered.COLLECTED and not result.unanswered for result in listing)
         return inventories, answered and self._is_whole(self.given)
 
-    def read_members(self, wire: Wire) -> Members:
+    def read_members(self, wire: WireOptions) -> BookieNames:
         """Return who the bookies are now."""
         return read_members(self.opened.store, self.opened.root, self.opened.layout_hint, wire.aliases)
 
@@ -450,7 +455,7 @@ class SecondLook:
         ]
         return still, [bookie for bookie in absent if members.find(bookie).registered_txn is None]
 
-    def _write_up(self, verdicts: pa.Table, settled: Mapping[Key, tuple[Outcome, _Seen]]) -> Settled:
+    def _write_up(self, verdicts: pa.Table, settled: Mapping[Key, tuple[SuspectOutcome, _Seen]]) -> Settled:
         """Return what became of suspects."""
         rows: list[dict[str, Any]] = []
         missing: list[dict[str, Any]] = []
@@ -458,7 +463,7 @@ class SecondLook:
         more = 0
         covered = (verdicts[name].to_pylist() for name in _COVERAGE)
         for key, positions, judged in zip(_keys_of(verdicts), *covered, strict=True):
-            outcome, seen = settled.get(key, (Outcome(Kind.SKIPPED, "gone"), _Seen(Look(None))))
+            outcome, seen = settled.get(key, (SuspectOutcome(SuspectKind.SKIPPED, "gone"), _Seen(LedgerLook(None))))
             rows += [
                 row for row in seen.findings if not is_doubtful(row) or name_kind(row["category"]) in outcome.findings
             ]
@@ -468,7 +473,8 @@ class SecondLook:
             reasons.append(outcome.reason)
         findings = pa.Table.from_pylist(rows, schema=tables.FINDINGS)
         skipped, undecided = (
-            np.array([word == kind for word in words], np.bool_) for kind in (Kind.SKIPPED, Kind.UNDECIDED)
+            np.array([word == kind for word in words], np.bool_)
+            for kind in (SuspectKind.SKIPPED, SuspectKind.UNDECIDED)
         )
         return Settled(
             self.task.apply_lifecycle(findings),

@@ -14,14 +14,14 @@ from reconcile.check.scrutiny.vanished import (
     HISTORY,
     OWNER,
     Vanished,
-    Window,
+    VanishedWindow,
     list_doubts,
     list_lower_counters,
     read_windows,
 )
 from reconcile.deletes.own_root import name_own_root, read_tombstones
 from reconcile.deletes.tombstones import REMOVED
-from reconcile.findings.table import Finding, Run
+from reconcile.findings.table import Finding, FindingRun
 from reconcile.jobs.context import Context
 from reconcile.jobs.references import read_references
 from reconcile.jobs.scrutiny.range_task import RangeTask, are_of
@@ -47,9 +47,9 @@ def find_listing_doubts(
     opened: "OpenStore",
     task: RangeTask,
     answers: Sequence[Mapping[str, Any]],
-    run: Run,
+    run: FindingRun,
     context: Context,
-) -> tuple[list[Finding], Window | None]:
+) -> tuple[list[Finding], VanishedWindow | None]:
     """Return what is to be doubted of the store's list of ledgers, and what this run adds to what is usual.
 
     Args:
@@ -91,10 +91,10 @@ def find_listing_doubts(
     went_back = list(_list_signs(task.catalog, task.earlier_store, task, opened))
     has_reasons = bool(request.references) or _remembers(task.earlier_store, answers)
     doubts = list_doubts(vanished, windows, seconds, went_back, has_reasons=has_reasons)
-    return list(doubts), Window(seconds, vanished.listed, vanished.unexplained)
+    return list(doubts), VanishedWindow(seconds, vanished.listed, vanished.unexplained)
 
 
-def note_window(earlier: Dataset | None, window: Window | None) -> list[list[float]]:
+def note_window(earlier: Dataset | None, window: VanishedWindow | None) -> list[list[float]]:
     """Return the windows of the runs before and of this one, as a manifest keeps them."""
     known = [] if earlier is None else read_windows(earlier.manifest.get(WINDOWS, ()))
     windows = [*known, *([] if window is None else [window])][-_KEPT:]

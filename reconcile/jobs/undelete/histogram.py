@@ -38,7 +38,7 @@ class SessionDeletes:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class DeletesBar:
     """Deletes in a span of time.
 
     Attributes:
@@ -73,7 +73,7 @@ def _make_session(row: dict[str, Any]) -> SessionDeletes:
     return SessionDeletes(*(row[name] for name in names))
 
 
-def draw_bars(at_ms: pa.ChunkedArray, chosen: npt.NDArray[np.bool_]) -> tuple[Bar, ...]:
+def draw_bars(at_ms: pa.ChunkedArray, chosen: npt.NDArray[np.bool_]) -> tuple[DeletesBar, ...]:
     """Return deletes over time, spans without any left out; none where nothing keeps times.
 
     Args:
@@ -85,10 +85,10 @@ def draw_bars(at_ms: pa.ChunkedArray, chosen: npt.NDArray[np.bool_]) -> tuple[Ba
     return tuple(_cut(times, chosen[known])) if len(times) else ()
 
 
-def _cut(times: Ints, chosen: npt.NDArray[np.bool_]) -> Iterator[Bar]:
+def _cut(times: Ints, chosen: npt.NDArray[np.bool_]) -> Iterator[DeletesBar]:
     widths: Sequence[int] = [width for width in _WIDTHS_MS if len(np.unique(times // width)) <= _BARS]
     width = widths[0] if widths else _WIDTHS_MS[-1]
     numbers, places = np.unique(times // width, return_inverse=True)
     counts, of_window = np.bincount(places), np.bincount(places, weights=chosen)
     for number, count, inside in zip(numbers.tolist(), counts.tolist(), of_window.tolist(), strict=True):
-        yield Bar(number * width, width, count, int(inside))
+        yield DeletesBar(number * width, width, count, int(inside))

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.errors import CorruptStoreError, UnsupportedStoreError
-from backends.protocols import Point, ScannableStore
+from backends.protocols import ScannableStore, StorePoint
 from backends.registry import OpenStore
-from reconcile.jobs.undelete.request import Selection
+from reconcile.jobs.undelete.request import DeletedSelection
 from reconcile.topics import name_use
 from recovery.capture.summary import choose_layout
 from recovery.codecs.keys import ledgers_of
@@ -54,7 +54,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class HistorySource:
+class OpenHistory:
     """A store that remembers, or a copy of one.
 
     Attributes:
@@ -70,11 +70,11 @@ class HistorySource:
     store: ScannableStore
     root: str
     layout: Layout
-    point: Point
+    point: StorePoint
     is_target: bool = False
 
     @classmethod
-    def read(cls, opened: OpenStore, layout: Layout, *, is_target: bool = False) -> "HistorySource":
+    def read(cls, opened: OpenStore, layout: Layout, *, is_target: bool = False) -> "OpenHistory":
         """Take an open store as a source.
 
         Args:
@@ -116,7 +116,7 @@ class TopicMatch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
+class WantedDeletes:
     """What of history is meant.
 
     Attributes:
@@ -125,7 +125,7 @@ class Wanted:
         topic: which topics are meant; None: ledgers are not chosen by their topics.
     """
 
-    selection: Selection
+    selection: DeletedSelection
     ids: pa.Table
     topic: TopicMatch | None = None
 
@@ -199,7 +199,7 @@ def find_ids(rows: pa.Table, ids: pa.Table) -> Mask:
     return mask
 
 
-def _list_ledgers(batch: pa.RecordBatch, source: HistorySource) -> pa.Table:
+def _list_ledgers(batch: pa.RecordBatch, source: OpenHistory) -> pa.Table:
     """Return the rows of a batch whose keys are ledgers', with scope and ledger."""
     names = pc.utf8_slice_codeunits(batch["key"], len(source.root)) if source.root else batch["key"]
     ledgers = ledgers_of(source.layout, pc.if_else(pc.equal(names, ""), ROOT, names))
@@ -207,7 +207,7 @@ def _list_ledgers(batch: pa.RecordBatch, source: HistorySource) -> pa.Table:
     return rows.append_column("scope", pa.array(ledgers.scope)).append_column("ledger", pa.array(ledgers.ledger))
 
 
-def read_deletes(sources: Sequence[HistorySource], wanted: Wanted) -> Deletes:
+def read_deletes(sources: Sequence[OpenHistory], wanted: WantedDeletes) -> Deletes:
     """Read what histories say about ledgers.
 
     Raises:
@@ -231,7 +231,7 @@ def read_deletes(sources: Sequence[HistorySource], wanted: Wanted) -> Deletes:
     return Deletes(last, all_deletes, _take_each(pa.concat_tables(records), list(IDS)), tuple(gaps))
 
 
-def _find_meant(rows: pa.Table, wanted: Wanted) -> Mask:
+def _find_meant(rows: pa.Table, wanted: WantedDeletes) -> Mask:
     """Say which rows are deletes that are meant: in the window, and by one of their session, id or topic."""
     among = fill(rows["is_delete"]) & wanted.find_in_window(rows["txn"], rows["at_ms"])
     meant = find_ids(rows, wanted.ids) | wanted.is_of_session(rows["session"])
@@ -251,7 +251,7 @@ def _take_each(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     return rows.take(pa.array(order[last]))
 
 
-def read_copies(sources: Sequence[HistorySource], wanted: Wanted, lacking: pa.Table) -> Iterator[pa.Table]:
+def read_copies(sources: Sequence[OpenHistory], wanted: WantedDeletes, lacking: pa.Table) -> Iterator[pa.Table]:
     """Yield `RECORDS` of ledgers as the sources have them at their points, the newest source first.
 
     Args:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from backends.zkfiles.store import At
-from reconcile.jobs.undelete.histogram import Bar, SessionDeletes
+from reconcile.jobs.undelete.histogram import DeletesBar, SessionDeletes
 from reconcile.plan.manifest import PlanManifest
 from reconcile.plan.views.topics import TopicsBack
 from recovery.dataset import Dataset
@@ -15,7 +15,7 @@ from recovery.place import DatasetPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class DeletedSelection:
     """Which deleted ledgers are meant.
 
     Attributes:
@@ -54,12 +54,12 @@ class UndeleteRequest:
     uri: str
     out: DatasetPlace
     histories: tuple[str, ...] = ()
-    selection: Selection = Selection()
+    selection: DeletedSelection = DeletedSelection()
     inventories: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Kept(StrEnum):
+class NotRestored(StrEnum):
     """Why a ledger that is meant does not come back."""
 
     IN_STORE = "in_store"
@@ -93,7 +93,7 @@ class KeptLedger:
         detail: what shows it: who purged it and when, of what state a copy has it; empty: nothing more.
     """
 
-    reason: Kept
+    reason: NotRestored
     detail: str = ""
 
 
@@ -148,7 +148,7 @@ class Undeleted:
     first_at_ms: int | None = None
     last_at_ms: int | None = None
     sessions: Sequence[SessionDeletes] = ()
-    bars: Sequence[Bar] = ()
+    bars: Sequence[DeletesBar] = ()
     topics: TopicCounts = TopicCounts()
     back: TopicsBack = field(default_factory=TopicsBack)
     gaps: Sequence[str] = ()

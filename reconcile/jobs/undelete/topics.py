@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from backends.errors import CorruptStoreError
 from backends.protocols import MetadataStore, Versioned
-from reconcile.jobs.undelete.history import DELETED, HistorySource, TopicMatch
+from reconcile.jobs.undelete.history import DELETED, OpenHistory, TopicMatch
 from reconcile.plan.actions import LEAVE, find_places, make_subtree_actions
 from reconcile.references import SCHEMAS
 from recovery.capture.subtrees import TOPICS
@@ -163,7 +163,7 @@ def list_named(value: bytes | None) -> tuple[int, ...]:
     return tuple(ledger for ledger, _ in record.ledgers)
 
 
-def read_nodes(sources: Sequence[HistorySource], match: TopicMatch) -> EarlierNodes:
+def read_nodes(sources: Sequence[OpenHistory], match: TopicMatch) -> EarlierNodes:
     """Read the nodes of the topics that are meant, as histories and copies have them.
 
     Raises:
@@ -184,7 +184,7 @@ def read_nodes(sources: Sequence[HistorySource], match: TopicMatch) -> EarlierNo
     return EarlierNodes(nodes, frozenset(named), name)
 
 
-def _read_source(source: HistorySource, match: TopicMatch) -> Iterator[tuple[str, EarlierNode]]:
+def _read_source(source: OpenHistory, match: TopicMatch) -> Iterator[tuple[str, EarlierNode]]:
     """Yield each version of each node that a source knows; the transaction of a copy is its point's."""
     above = _above(source.root)
     for top in _TOPS:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from backends.errors import UnsupportedStoreError
 from backends.protocols import ScannableStore
 from backends.registry import OpenStore
-from reconcile.clusters import Source, demand_one, read_instance_ids
+from reconcile.clusters import InstanceSource, read_instance_ids, require_one
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.resurrection import find_deleted
 from reconcile.jobs.make_plan.request import open_inventories
@@ -31,22 +31,22 @@ from reconcile.jobs.undelete.history import (
     IDS,
     RECORDS,
     Deletes,
-    HistorySource,
     Mask,
+    OpenHistory,
     TopicMatch,
-    Wanted,
+    WantedDeletes,
     find_ids,
     make_ids,
     read_copies,
     read_deletes,
 )
-from reconcile.jobs.undelete.request import Kept, KeptLedger, TopicCounts, Undeleted, UndeleteRequest
+from reconcile.jobs.undelete.request import KeptLedger, NotRestored, TopicCounts, Undeleted, UndeleteRequest
 from reconcile.jobs.undelete.write_plan import PlanParts, write_plan
 from reconcile.plan.views.topics import list_topics_back
 from reconcile.references import References
 from reconcile.report.plan_verdict import describe_plan
 from reconcile.rules.holds import is_hold, is_named
-from reconcile.stores import demand_store_uri, is_live
+from reconcile.stores import is_live, require_store_uri
 from reconcile.topics import CURSOR, SCHEMA, TOPIC, name_use
 from recovery.capture.summary import choose_layout
 from recovery.codecs.keys import ledger_keys
@@ -87,13 +87,13 @@ def undelete(request: UndeleteRequest, context: Context) -> Undeleted:
         UnsupportedStoreError: a URI is malformed, or of a store that remembers nothing.
     """
     for uri in (request.uri, *request.histories):
-        demand_store_uri(uri)
+        require_store_uri(uri)
     inventories = open_inventories(request.inventories)
     with ExitStack() as stack:
         target = _open_target(stack.enter_context(connect(request.uri, context)))
         opened = [stack.enter_context(connect(uri, context)) for uri in request.histories]
         sources = _list_sources(target, opened)
-        demand_one(_name_clusters(target, sources, inventories))
+        require_one(_name_clusters(target, sources, inventories))
         return _Run(request, context, target, sources, inventories).run(opened)
 
 
@@ -110,10 +110,10 @@ def _open_target(opened: OpenStore) -> _Target:
     return _Target(opened, root, layout, instances)
 
 
-def _list_sources(target: _Target, opened: Sequence[OpenStore]) -> list[HistorySource]:
-    sources = [HistorySource.read(copy, target.layout) for copy in opened]
+def _list_sources(target: _Target, opened: Sequence[OpenStore]) -> list[OpenHistory]:
+    sources = [OpenHistory.read(copy, target.layout) for copy in opened]
     if isinstance(target.opened.store, ScannableStore):
-        sources.append(HistorySource.read(target.opened, target.layout, is_target=True))
+        sources.append(OpenHistory.read(target.opened, target.layout, is_target=True))
     if not sources:
         problem = "is a live ZooKeeper, which remembers nothing"
         raise UnsupportedStoreError(target.opened.uri, f"{problem}: name its files, or captures, as the history")
@@ -121,15 +121,15 @@ def _list_sources(target: _Target, opened: Sequence[OpenStore]) -> list[HistoryS
 
 
 def _name_clusters(
-    target: _Target, sources: Sequence[HistorySource], inventories: Sequence[Dataset]
-) -> Iterator[Source]:
-    yield Source(f"the store {target.opened.uri}", next(iter(target.instances), None))
+    target: _Target, sources: Sequence[OpenHistory], inventories: Sequence[Dataset]
+) -> Iterator[InstanceSource]:
+    yield InstanceSource(f"the store {target.opened.uri}", next(iter(target.instances), None))
     for source in sources:
         named = (instance for _, instance in read_instance_ids(source.store, source.root))
-        yield Source(f"the history {source.uri}", next(named, None))
+        yield InstanceSource(f"the history {source.uri}", next(named, None))
     for inventory in inventories:
         for row in inventory.read("bookies", columns=["instance_id"]).to_pylist():
-            yield Source(f"the inventory {inventory.path}", row["instance_id"])
+            yield InstanceSource(f"the inventory {inventory.path}", row["instance_id"])
 
 
 class _Run:
@@ -140,7 +140,7 @@ class _Run:
         request: UndeleteRequest,
         context: Context,
         target: _Target,
-        sources: Sequence[HistorySource],
+        sources: Sequence[OpenHistory],
         inventories: Sequence[Dataset],
     ) -> None:
         self._request = request
@@ -158,7 +158,7 @@ class _Run:
             match = topics.make_match(topics.parse_pattern(selection.topic))
             earlier = self._read_nodes(match)
         named = make_ids([*selection.ledgers, *(LedgerId(0, ledger) for ledger in sorted(earlier.named))])
-        wanted = Wanted(selection, named, match)
+        wanted = WantedDeletes(selection, named, match)
         with self._context.reporter.progress("reading what the history has of deletes", "sources"):
             deletes = read_deletes(self._sources, wanted)
         answer = self._tell_deletes(deletes, wanted)
@@ -183,7 +183,7 @@ class _Run:
         with self._context.reporter.progress("reading what the history has of topics", "sources"):
             return topics.read_nodes(self._sources, match)
 
-    def _tell_deletes(self, deletes: Deletes, wanted: Wanted) -> dict[str, Any]:
+    def _tell_deletes(self, deletes: Deletes, wanted: WantedDeletes) -> dict[str, Any]:
         """Say who deleted how much, and of the chosen sessions when."""
         gone = deletes.events.filter(deletes.events["is_delete"])
         of_sessions = deletes.all_deletes.filter(pa.array(wanted.is_of_session(deletes.all_deletes["session"])))
@@ -200,13 +200,13 @@ class _Run:
             "forgets": any(source.is_target for source in self._sources) and is_live(self._target.opened.uri),
         }
 
-    def _find_records(self, deletes: Deletes, wanted: Wanted) -> tuple[pa.Table, pa.Table]:
+    def _find_records(self, deletes: Deletes, wanted: WantedDeletes) -> tuple[pa.Table, pa.Table]:
         """Return `RECORDS` of all that are meant, raw null: not known; and scope and ledger of those of a copy."""
         deleted = deletes.records
         later = _find_later(deletes.events, deleted)
         for row, event in later:
             ledger = LedgerId(row["scope"], row["ledger"])
-            reason = Kept.DELETED_AGAIN if event["is_delete"] else Kept.MADE_AGAIN
+            reason = NotRestored.DELETED_AGAIN if event["is_delete"] else NotRestored.MADE_AGAIN
             self._kept[ledger] = KeptLedger(reason=reason, detail=f"transaction {event['txn']:#x}")
         known = deleted.filter(pc.is_valid(deleted["raw"]))
         named = make_ids(self._selection.ledgers)
@@ -245,7 +245,7 @@ class _Run:
         """
         layout, root = self._target.layout, self._target.root
         placeless = find_placeless(layout, records["scope"].to_numpy(), records["ledger"].to_numpy())
-        records = self._drop(records, placeless, Kept.NO_PLACE)
+        records = self._drop(records, placeless, NotRestored.NO_PLACE)
         keys = ledger_keys(layout, records["scope"].to_numpy(), records["ledger"].to_numpy()).to_pylist()
         with self._context.reporter.progress("asking the store for these ledgers", "ledgers"):
             stored = dict(self._target.opened.store.get_many([root + key for key in keys]))
@@ -256,9 +256,9 @@ class _Run:
         # What is chosen by its topic alone was never deleted.
         is_same |= is_there & ~find_ids(records, meant)
         present = tuple(_list_ledgers(records.filter(pa.array(is_same))))
-        return self._drop(self._drop(records, is_same), (is_there & ~is_same)[~is_same], Kept.IN_STORE), present
+        return self._drop(self._drop(records, is_same), (is_there & ~is_same)[~is_same], NotRestored.IN_STORE), present
 
-    def _drop(self, records: pa.Table, mask: Mask, reason: Kept | None = None) -> pa.Table:
+    def _drop(self, records: pa.Table, mask: Mask, reason: NotRestored | None = None) -> pa.Table:
         """Return records without some; of these it is said why, where a reason is given."""
         if reason is not None:
             for ledger in _list_ledgers(records.filter(pa.array(mask))):
@@ -276,19 +276,19 @@ class _Run:
                 raise InputError(where, problem, "leave this copy out, or see what is there: bkmeta tombstones list")
             rows = references.rows.filter(pa.array(find_ids(references.rows, records)))
             for row in rows.select([*IDS, "tombstone"]).to_pylist():
-                kept = KeptLedger(reason=Kept.TOMBSTONE, detail=row["tombstone"])
+                kept = KeptLedger(reason=NotRestored.TOMBSTONE, detail=row["tombstone"])
                 self._kept[LedgerId(row["scope"], row["ledger"])] = kept
 
     def _drop_unusable(self, records: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Return the records that can be written, in the order of a plan, and what they say."""
-        records = self._drop(records, pc.is_null(records["raw"]).to_numpy(), Kept.NOT_KNOWN)
+        records = self._drop(records, pc.is_null(records["raw"]).to_numpy(), NotRestored.NOT_KNOWN)
         scope, ledger = records["scope"].to_numpy(), records["ledger"].to_numpy()
         records = sort_by_key(records.append_column("bucket", pa.array(buckets(scope, ledger))))
         parsed = decode_columns(records["raw"].combine_chunks())
         bad = pc.is_valid(parsed["error"]).to_numpy(zero_copy_only=False)
         holds = is_hold(parsed) | is_named(parsed)
-        self._drop(records, bad, Kept.UNPARSABLE)
-        self._drop(records, holds & ~bad, Kept.HOLD)
+        self._drop(records, bad, NotRestored.UNPARSABLE)
+        self._drop(records, holds & ~bad, NotRestored.HOLD)
         good = pa.array(~(bad | holds))
         return records.filter(good), parsed.filter(good)
 
@@ -307,7 +307,7 @@ class _Run:
         states = parsed["state"].to_pylist()
         for place in np.flatnonzero(copied & is_open).tolist():
             row = records.slice(place, 1).to_pylist()[0]
-            kept = KeptLedger(reason=Kept.NOT_CLOSED, detail=f"{states[place]} at transaction {row['txn']:#x}")
+            kept = KeptLedger(reason=NotRestored.NOT_CLOSED, detail=f"{states[place]} at transaction {row['txn']:#x}")
             answer["kept"][LedgerId(row["scope"], row["ledger"])] = kept
         good = pa.array(~(copied & is_open))
         records, parsed, copied, is_open = records.filter(good), parsed.filter(good), copied[good], is_open[good]
@@ -318,7 +318,7 @@ class _Run:
         nodes = self._find_nodes(owners, earlier)
         is_trimmed = self._find_trimmed(catalog, owners, nodes)
         for ledger in _list_ledgers(catalog.filter(pa.array(is_trimmed))):
-            answer["kept"][ledger] = KeptLedger(reason=Kept.TRIMMED, detail=owners[ledger])
+            answer["kept"][ledger] = KeptLedger(reason=NotRestored.TRIMMED, detail=owners[ledger])
         catalog, copied, is_open = catalog.filter(pa.array(~is_trimmed)), copied[~is_trimmed], is_open[~is_trimmed]
         if not catalog.num_rows:
             return Undeleted(**answer)
@@ -456,5 +456,5 @@ def _make_catalog(records: pa.Table, parsed: pa.Table) -> pa.Table:
     return pa.table(columns, schema=tables.CATALOG_LEDGERS)
 
 
-def _list_histories(sources: Sequence[HistorySource], deletes: Deletes) -> list[tuple[str, int | None]]:
+def _list_histories(sources: Sequence[OpenHistory], deletes: Deletes) -> list[tuple[str, int | None]]:
     return [(source.uri, source.point.txn) for source in sources] if deletes.all_deletes.num_rows else []

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from backends.protocols import MetadataStore
 from reconcile.jobs.undelete.history import IDS, Mask
-from reconcile.jobs.undelete.request import Selection, UndeleteRequest
+from reconcile.jobs.undelete.request import DeletedSelection, UndeleteRequest
 from reconcile.jobs.undelete.topics import NodeWrites
 from reconcile.plan.actions import (
     LEAVE,
     Passwords,
-    Phase,
+    PlanPhase,
     SystemWrite,
     make_ledger_actions,
     make_system_actions,
@@ -100,7 +100,7 @@ def write_plan(
     actions = make_ledger_actions(rows, layout, Passwords.from_candidates(()), b"")
     sides = _make_sides(parts)
     system = make_system_actions(_list_system_writes(store, root, layout, sides))
-    split = sum(phase_of(seq) < Phase.LEDGERS for seq in system["seq"].to_pylist())
+    split = sum(phase_of(seq) < PlanPhase.LEDGERS for seq in system["seq"].to_pylist())
     nodes = tables.ACTIONS.empty_table() if parts.nodes is None else parts.nodes.actions
 
     def write(table: str, name: str, content: pa.Table) -> Part:
@@ -148,7 +148,7 @@ def write_plan(
     return write_plan_manifest(out, manifest, files, hashes)
 
 
-def _describe_selection(selection: Selection) -> dict[str, Any]:
+def _describe_selection(selection: DeletedSelection) -> dict[str, Any]:
     """Return what was chosen, for the manifest; ledgers that were named are counted."""
     edges = {"begin": selection.begin, "end": selection.end}
     return {
@@ -193,13 +193,13 @@ def _list_system_writes(store: MetadataStore, root: str, layout: Layout, sides: 
     taken = used_ids.decide_raises([used_ids.numbers(layout, used_ids.NamedIds(recorded=ids))]).taken
     nodes = dict(store.get_many([place_key(root, key) for key in taken]))
     writes = [
-        SystemWrite(Phase.GENERATORS, "raise", "generator", key, str(largest).encode())
+        SystemWrite(PlanPhase.GENERATORS, "raise", "generator", key, str(largest).encode())
         for key, largest in sorted(taken.items())
         if used_ids.is_behind(None if (node := nodes[place_key(root, key)]) is None else node.children_created, largest)
     ]
     for phase, kind, key in (
-        (Phase.LAYOUT, "layout", places.layout),
-        (Phase.INSTANCE_ID, "instance_id", places.instance_id),
+        (PlanPhase.LAYOUT, "layout", places.layout),
+        (PlanPhase.INSTANCE_ID, "instance_id", places.instance_id),
     ):
         stored = store.get(root + key)
         if stored is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.plan.actions import LEAVE, SUBTREE, Phase, find_places
+from reconcile.plan.actions import LEAVE, SUBTREE, PlanPhase, find_places
 from reconcile.plan.manifest import SubtreeCounts
 from recovery.codecs import store
 from recovery.model import tables
@@ -95,7 +95,7 @@ class NodeEditor:
                 {
                     "bucket": bucket,
                     "id": b"",
-                    "seq": int(Phase.LEDGERS) << 48 | bucket << 32 | numbers[bucket],
+                    "seq": int(PlanPhase.LEDGERS) << 48 | bucket << 32 | numbers[bucket],
                     "wave": 0,
                     "op": "create" if is_new else "replace",
                     "kind": SUBTREE,

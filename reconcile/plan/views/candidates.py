@@ -18,7 +18,7 @@ from recovery.model.ids import LedgerId
 _TABLE: Final = "candidates"
 
 
-class Evidence(StrEnum):
+class OwnerEvidence(StrEnum):
     """What says whose a ledger may be, the surest first."""
 
     RECORD = "record"
@@ -32,7 +32,7 @@ class Evidence(StrEnum):
     NONE = "none"
 
 
-_SUREST_FIRST: Final = tuple(map(str, Evidence))
+_SUREST_FIRST: Final = tuple(map(str, OwnerEvidence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Candidate:
         ledger: it.
         topic: tenant/namespace/persistent/topic; None: nothing tells which.
         use: what the ledger is for: messages of the topic, or something else of it.
-        evidence: one of `Evidence`.
+        evidence: one of `OwnerEvidence`.
         source: where that stands; None: nowhere.
         detail: for people.
     """
@@ -98,7 +98,7 @@ def select_recorded(plan: Dataset) -> Mapping[LedgerId, str]:
     """
     named: dict[LedgerId, str] = {}
     for rows in plan.batches(_TABLE):
-        chosen = rows.filter(pc.equal(rows["evidence"], str(Evidence.RECORD))).to_pylist()
+        chosen = rows.filter(pc.equal(rows["evidence"], str(OwnerEvidence.RECORD))).to_pylist()
         for key, own in groupby(chosen, key=lambda row: (row["scope"], row["ledger"])):
             names = {(row["topic"], row["use"]) for row in own}
             if len(names) == 1 and (pair := names.pop())[1] == TOPIC:

@@ -35,7 +35,7 @@ _COLUMNS: Final = [
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LedgerFilter:
     """Which ledgers are listed; all that is None or False chooses nothing.
 
     Attributes:
@@ -54,7 +54,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LedgerLine:
     """One ledger of a list.
 
     Attributes:
@@ -140,7 +140,7 @@ def few_copies(rows: pa.Table) -> pa.ChunkedArray:
     return pc.and_(pc.equal(rows["outcome"], "restored"), pc.greater(rows["missing"], 0))
 
 
-def list_ledgers(plan: Dataset, choice: Choice) -> Iterator[Line]:
+def list_ledgers(plan: Dataset, choice: LedgerFilter) -> Iterator[LedgerLine]:
     """Yield the chosen ledgers of a plan, by bucket.
 
     Raises:
@@ -167,7 +167,7 @@ def list_ledgers(plan: Dataset, choice: Choice) -> Iterator[Line]:
             ledger = LedgerId(row["scope"], row["ledger"])
             topic = topic_of(row["custom"], owners.get(ledger))
             holders = tuple(row["holders"])
-            yield Line(ledger, topic, row["outcome"], row["reason"], row["last_entry"], row["missing"], holders)
+            yield LedgerLine(ledger, topic, row["outcome"], row["reason"], row["last_entry"], row["missing"], holders)
 
 
 def list_guarded_by(plan: Dataset, bookie: str) -> Iterator[LedgerId]:
@@ -210,16 +210,16 @@ def _owners(plan: Dataset, span: range) -> dict[LedgerId, str]:
     return {LedgerId(row["scope"], row["ledger"]): row["owner"] for row in rows.to_pylist()}
 
 
-def _list_undecided(plan: Dataset, span: range) -> Iterator[Line]:
+def _list_undecided(plan: Dataset, span: range) -> Iterator[LedgerLine]:
     rows = plan.read("sides", buckets=span, columns=["scope", "ledger", "owner", "relation", "verdict"])
     for row in rows.filter(pc.equal(rows["verdict"], UNDECIDED)).to_pylist():
-        yield Line(LedgerId(row["scope"], row["ledger"]), row["owner"], None, row["relation"], None, 0, ())
+        yield LedgerLine(LedgerId(row["scope"], row["ledger"]), row["owner"], None, row["relation"], None, 0, ())
 
 
-def _list_with_finding(plan: Dataset, span: range, category: str) -> Iterator[Line]:
+def _list_with_finding(plan: Dataset, span: range, category: str) -> Iterator[LedgerLine]:
     rows = plan.read("findings", buckets=span, columns=["scope", "ledger", "category", "bookies"])
     rows = rows.filter(pc.equal(rows["category"], category))
     owners = _owners(plan, span) if rows.num_rows else {}
     for row in rows.to_pylist():
         ledger = LedgerId(row["scope"], row["ledger"])
-        yield Line(ledger, owners.get(ledger), None, category, None, 0, tuple(row["bookies"]))
+        yield LedgerLine(ledger, owners.get(ledger), None, category, None, 0, tuple(row["bookies"]))

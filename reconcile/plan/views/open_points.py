@@ -29,7 +29,7 @@ class Rights:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class UnopenedLedgers:
     """Ledgers that come back without a password, because no candidate opens them.
 
     Attributes:
@@ -58,7 +58,7 @@ def count_rights(plan: Dataset) -> Rights:
     return Rights(created, lacking, dict(named))
 
 
-def count_unopened(plan: Dataset) -> Keys:
+def count_unopened(plan: Dataset) -> UnopenedLedgers:
     """Count the ledgers that a plan brings back without a password, as no candidate has their master key.
 
     Records that a snapshot has are written as they are there, and count as known.
@@ -72,4 +72,4 @@ def count_unopened(plan: Dataset) -> Keys:
         unopened = rows.filter(pc.and_(is_made, pc.fill_null(pc.equal(rows["format"], 1), fill_value=False)))
         ledgers += unopened.num_rows
         keys.update(pc.unique(unopened["key"].drop_null()).to_pylist())
-    return Keys(ledgers, len(keys))
+    return UnopenedLedgers(ledgers, len(keys))

@@ -77,7 +77,7 @@ class Sight:
     samples: pa.Table = field(default_factory=tables.SAMPLES.empty_table)
 
 
-class Doubt(IntEnum):
+class UndecidedReason(IntEnum):
     """Why a ledger stays undecided, the first that holds."""
 
     NOT_SEEN = auto()
@@ -127,7 +127,7 @@ class CopyFaults:
             many), ``least`` (right copies of the entry that has fewest), ``groups`` (at most `MOST_GROUPS`),
             ``lacking``, ``strays``, ``dark`` (bookies).
         undecided: rows of the records with a dark copy that decides.
-        doubts: the reason of each of these: a `Doubt`.
+        doubts: the reason of each of these: a `UndecidedReason`.
         coverage: of `COVERAGE`: a row a closed ledger with a believable end.
     """
 
@@ -168,7 +168,7 @@ class _Pairs(NamedTuple):
     lacking: KeyedGroups
     """Entries that pairs which are not known were seen to lack earlier, or said to lack; the key is the pair."""
     untimely: npt.NDArray[np.int8]
-    """Of a pair that is not known for no other reason than time: the `Doubt`; 0 of all others."""
+    """Of a pair that is not known for no other reason than time: the `UndecidedReason`; 0 of all others."""
 
 
 class _Samples(NamedTuple):
@@ -211,7 +211,7 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight, earlier: pa.Ta
     far = _numbers(stored, "last_entry")[closed] >= FAR
     closed, beyond = closed[~far], closed[far]
     if not len(closed):
-        doubts = np.full(len(beyond), Doubt.NOT_SEEN, np.int8)
+        doubts = np.full(len(beyond), UndecidedReason.NOT_SEEN, np.int8)
         missing, pairs, faults, coverage = (schema.empty_table() for schema in (MISSING_ROWS, PAIRS, FAULTS, COVERAGE))
         return CopyFaults(missing, pairs, faults, beyond, doubts, coverage)
     names, cells = lay_out_cells(stored, closed)
@@ -254,7 +254,7 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight, earlier: pa.Ta
     left = np.unique(np.concatenate(undecided))
     rows = np.concatenate([closed[left], beyond])
     of_left = _find_doubts(pairs, counted, heavy, samples)[left]
-    doubts = np.concatenate([of_left, np.full(len(beyond), Doubt.NOT_SEEN, np.int8)])
+    doubts = np.concatenate([of_left, np.full(len(beyond), UndecidedReason.NOT_SEEN, np.int8)])
     order = np.argsort(rows, kind="stable")
     coverage = pa.table([closed, positions, judged], schema=COVERAGE)
     return CopyFaults(lacks, named, faults, rows[order], doubts[order], coverage)
@@ -263,9 +263,11 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight, earlier: pa.Ta
 def _find_doubts(pairs: _Pairs, counted: Mask, heavy: Mask, samples: _Samples) -> npt.NDArray[np.int8]:
     """Return of each ledger why it stays undecided, if it does."""
     dark = ~pairs.known & ~counted
-    unseen = np.where(samples.asked & ~samples.failed, np.int8(Doubt.SAMPLED), np.int8(Doubt.NOT_SEEN))
+    unseen = np.where(
+        samples.asked & ~samples.failed, np.int8(UndecidedReason.SAMPLED), np.int8(UndecidedReason.NOT_SEEN)
+    )
     kind = np.where(pairs.untimely > 0, pairs.untimely, unseen)
-    doubts = np.where(heavy, np.int8(Doubt.NOT_SEEN), np.int8(Doubt.SAMPLED))
+    doubts = np.where(heavy, np.int8(UndecidedReason.NOT_SEEN), np.int8(UndecidedReason.SAMPLED))
     np.minimum.at(doubts, pairs.ledger[dark], kind[dark])
     return doubts
 
@@ -402,7 +404,7 @@ def _find_known(
 
 
 def _find_untimely(closed: pa.Table, pairs: _Pairs, names: Sequence[str], sight: Sight) -> npt.NDArray[np.int8]:
-    """Return the `Doubt` of pairs with a record that is, or may be, newer than the facts of the bookie; else 0."""
+    """Return the `UndecidedReason` of pairs with a record that is, or may be, newer than the bookie's facts; else 0."""
     never = np.iinfo(np.int64).max
     doubt = np.zeros(len(pairs.ledger), np.int8)
     by_txn = {name: sight.as_of[name] for name in names if name in sight.as_of}
@@ -411,8 +413,8 @@ def _find_untimely(closed: pa.Table, pairs: _Pairs, names: Sequence[str], sight:
         limit = np.array([looked.get(name, never) for name in names], np.int64)[pairs.bookie]
         concerned = limit < never
         changed = pc.fill_null(column, never).to_numpy()[pairs.ledger]
-        doubt[concerned & (changed > limit)] = Doubt.CHANGED
-        doubt[concerned & (changed == never)] = Doubt.UNDATED
+        doubt[concerned & (changed > limit)] = UndecidedReason.CHANGED
+        doubt[concerned & (changed == never)] = UndecidedReason.UNDATED
     return doubt
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import TRAITS, Category
-from reconcile.findings.table import Run, Statement, make_ledger_findings
+from reconcile.findings.table import FindingRun, FindingStatement, make_ledger_findings
 from reconcile.rules.segments.copies import CopyFaults, Sight
 from reconcile.rules.segments.faults import Fault
 from recovery.model import tables
@@ -97,7 +97,7 @@ def see_bookies(
     )
 
 
-def findings(stored: pa.Table, faults: CopyFaults, run: Run, *, everywhere: bool) -> pa.Table:
+def findings(stored: pa.Table, faults: CopyFaults, run: FindingRun, *, everywhere: bool) -> pa.Table:
     """Return the findings.
 
     Args:
@@ -123,7 +123,7 @@ def findings(stored: pa.Table, faults: CopyFaults, run: Run, *, everywhere: bool
     return pa.concat_tables(parts)
 
 
-def _make(stored: pa.Table, faults: pa.Table, fault: Fault, run: Run, *, everywhere: bool) -> pa.Table:
+def _make(stored: pa.Table, faults: pa.Table, fault: Fault, run: FindingRun, *, everywhere: bool) -> pa.Table:
     records = stored.take(faults["row"])
     category = {
         Fault.LOST: Category.ENTRY_LOST if everywhere else Category.BELOW_ACK_QUORUM,
@@ -135,13 +135,13 @@ def _make(stored: pa.Table, faults: pa.Table, fault: Fault, run: Run, *, everywh
     }[fault]
     quorums = [pc.cast(records[name], pa.string()) for name in ("ensemble_size", "write_quorum", "ack_quorum")]
     statements = [
-        Statement("store", "ensemble, write quorum, ack quorum", pc.binary_join_element_wise(*quorums, "/")),
-        Statement("store", "last entry", records["last_entry"]),
-        Statement("bookies", f"entries {_WORDS[fault]}", faults["entries"]),
-        Statement("bookies", "copies of the worst entry where readers ask", faults["least"]),
-        Statement("bookies", "lack entries", _join(faults["lacking"])),
-        Statement("bookies", "have them, and are not named for them", _join(faults["strays"])),
-        Statement("bookies", "may have them: not seen", _join(faults["dark"])),
+        FindingStatement("store", "ensemble, write quorum, ack quorum", pc.binary_join_element_wise(*quorums, "/")),
+        FindingStatement("store", "last entry", records["last_entry"]),
+        FindingStatement("bookies", f"entries {_WORDS[fault]}", faults["entries"]),
+        FindingStatement("bookies", "copies of the worst entry where readers ask", faults["least"]),
+        FindingStatement("bookies", "lack entries", _join(faults["lacking"])),
+        FindingStatement("bookies", "have them, and are not named for them", _join(faults["strays"])),
+        FindingStatement("bookies", "may have them: not seen", _join(faults["dark"])),
     ]
     named = faults["strays"] if fault is Fault.OVER_REPLICATED else faults["lacking"]
     unseen = fault is Fault.LOST and not everywhere

@@ -58,7 +58,7 @@ def rename_records(stored: pa.Table, renames: Mapping[str, str]) -> pa.Table:
     return rename_members(rewritten, renames)
 
 
-def demand_other_names(renames: Mapping[str, str], bookies: Collection[str]) -> None:
+def require_other_names(renames: Mapping[str, str], bookies: Collection[str]) -> None:
     """Require that no scanned bookie is an alias of another.
 
     Args:

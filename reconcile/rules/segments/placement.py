@@ -39,7 +39,7 @@ _CELLS: Final = 1 << 22
 """Members of write sets that are laid out at a time: 32 MiB an array."""
 
 
-class Policy(StrEnum):
+class PlacementPolicy(StrEnum):
     """The placement policies of BookKeeper's client."""
 
     RACK_AWARE = "rack-aware"
@@ -61,7 +61,7 @@ class Placement(IntEnum):
 class PlacementSettings:
     """The demands of a client; `reconcile.check.placement_files` has its configuration keys and their defaults."""
 
-    policy: Policy = Policy.RACK_AWARE
+    policy: PlacementPolicy = PlacementPolicy.RACK_AWARE
     min_racks: int = 2
     enforce_min_racks: bool = False
     regions_to_write: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class PlacementSettings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Locations:
+class BookieLocations:
     """The places of bookies; all columns have one element a bookie, codes are `NO_LOCATION` for an unknown place.
 
     Attributes:
@@ -102,7 +102,7 @@ class Ensembles(NamedTuple):
     """Ensembles as columns.
 
     Attributes:
-        members: places in `Locations.bookies`, ensemble after ensemble, in order of position.
+        members: places in `BookieLocations.bookies`, ensemble after ensemble, in order of position.
         sizes: E of each ensemble.
         write, ack: W and A of each.
     """
@@ -127,7 +127,7 @@ def find_location(topology: Mapping[str, str], bookie: str) -> str | None:
     return topology.get(bookie) or topology.get(bookie.rpartition(":")[0])
 
 
-def locate(bookies: Sequence[str], topology: Mapping[str, str], settings: PlacementSettings) -> Locations:
+def locate(bookies: Sequence[str], topology: Mapping[str, str], settings: PlacementSettings) -> BookieLocations:
     """Return the locations of bookies.
 
     Args:
@@ -137,13 +137,15 @@ def locate(bookies: Sequence[str], topology: Mapping[str, str], settings: Placem
     """
     texts = tuple(_strip(find_location(topology, bookie)) for bookie in bookies)
     parts = [None if text is None else text[1:].split("/") for text in texts]
-    zones = settings.policy is Policy.ZONE_AWARE
+    zones = settings.policy is PlacementPolicy.ZONE_AWARE
     unplaced = [
         part is not None and ((len(part) != 2 or text == _DEFAULT_ZONE) if zones else text == _default_rack(settings))
         for text, part in zip(texts, parts, strict=True)
     ]
-    is_nowhere = [settings.policy is Policy.REGION_AWARE and text == _DEFAULT_REGION_AND_RACK for text in texts]
-    return Locations(
+    is_nowhere = [
+        settings.policy is PlacementPolicy.REGION_AWARE and text == _DEFAULT_REGION_AND_RACK for text in texts
+    ]
+    return BookieLocations(
         tuple(bookies),
         texts,
         _number(texts),
@@ -155,7 +157,7 @@ def locate(bookies: Sequence[str], topology: Mapping[str, str], settings: Placem
     )
 
 
-def judge(ensembles: Ensembles, locations: Locations, settings: PlacementSettings) -> npt.NDArray[np.int8]:
+def judge(ensembles: Ensembles, locations: BookieLocations, settings: PlacementSettings) -> npt.NDArray[np.int8]:
     """Return how well each ensemble follows the policy: its worst write set, as values of `Placement`."""
     verdicts = np.zeros(len(ensembles.sizes), np.int8)
     for shape in _shapes(ensembles):
@@ -164,7 +166,7 @@ def judge(ensembles: Ensembles, locations: Locations, settings: PlacementSetting
 
 
 def judge_write_sets(
-    members: Ints, write: int, ack: int, locations: Locations, settings: PlacementSettings
+    members: Ints, write: int, ack: int, locations: BookieLocations, settings: PlacementSettings
 ) -> npt.NDArray[np.int8]:
     """Return how well each write set of ensembles of one shape follows the policy.
 
@@ -181,19 +183,21 @@ def judge_write_sets(
     size = members.shape[1]
     sets = members[:, (np.arange(size)[:, None] + np.arange(write)[None, :]) % size]
     match settings.policy:
-        case Policy.RACK_AWARE:
+        case PlacementPolicy.RACK_AWARE:
             return _judge_racks(sets, locations, settings)
-        case Policy.REGION_AWARE if settings.demanded_regions > 1:
+        case PlacementPolicy.REGION_AWARE if settings.demanded_regions > 1:
             return _judge_regions(locations.domain[sets], ack, settings.demanded_regions)
-        case Policy.ZONE_AWARE if size % write or write <= settings.min_zones:
+        case PlacementPolicy.ZONE_AWARE if size % write or write <= settings.min_zones:
             return np.full(sets.shape[:2], Placement.VIOLATED, np.int8)
-        case Policy.ZONE_AWARE:
+        case PlacementPolicy.ZONE_AWARE:
             return _judge_zones(sets, locations, settings)
         case _:
             return np.zeros(sets.shape[:2], np.int8)
 
 
-def find_replacements(ensembles: Ensembles, positions: Ints, locations: Locations, settings: PlacementSettings) -> Mask:
+def find_replacements(
+    ensembles: Ensembles, positions: Ints, locations: BookieLocations, settings: PlacementSettings
+) -> Mask:
     """Return the bookies that the policy allows in the place of one member, writable or not.
 
     Args:
@@ -228,7 +232,7 @@ def _shapes(ensembles: Ensembles, times: int = 1) -> Iterator[_Shape]:
             yield _Shape(part, ensembles.members[starts[part][:, None] + np.arange(size)], write, ack)
 
 
-def _judge_racks(sets: Ints, locations: Locations, settings: PlacementSettings) -> npt.NDArray[np.int8]:
+def _judge_racks(sets: Ints, locations: BookieLocations, settings: PlacementSettings) -> npt.NDArray[np.int8]:
     racks = locations.rack[sets]
     unknown = (racks == NO_LOCATION).sum(-1)
     wanted = min(sets.shape[-1], settings.min_racks)
@@ -249,7 +253,7 @@ def _judge_regions(regions: Ints, ack: int, wanted: int) -> npt.NDArray[np.int8]
     return _grade(largest.sum(-1) + own >= ack, largest.sum(-1) + unknown >= ack)
 
 
-def _judge_zones(sets: Ints, locations: Locations, settings: PlacementSettings) -> npt.NDArray[np.int8]:
+def _judge_zones(sets: Ints, locations: BookieLocations, settings: PlacementSettings) -> npt.NDArray[np.int8]:
     zones, domains = locations.domain[sets], locations.upgrade[sets]
     unknown = (zones == NO_LOCATION).sum(-1)
     seen = _count_distinct(zones)
@@ -263,23 +267,23 @@ def _judge_zones(sets: Ints, locations: Locations, settings: PlacementSettings) 
     return np.where(soft, np.int8(Placement.SOFT), verdicts)
 
 
-def _choose(shape: _Shape, position: Ints, locations: Locations, settings: PlacementSettings) -> Mask:
+def _choose(shape: _Shape, position: Ints, locations: BookieLocations, settings: PlacementSettings) -> Mask:
     """Mark bookies that the policy allows in the place of a member, members included; (ensembles, bookies).
 
     A policy that enforces nothing takes any bookie when it finds none that it would rather have.
     """
     match settings.policy:
-        case Policy.RACK_AWARE if settings.enforce_min_racks:
+        case PlacementPolicy.RACK_AWARE if settings.enforce_min_racks:
             return _choose_by_rack(shape, position, locations)
-        case Policy.REGION_AWARE:
+        case PlacementPolicy.REGION_AWARE:
             return _choose_by_region(shape, position, locations, settings)
-        case Policy.ZONE_AWARE if settings.enforce_zones:
+        case PlacementPolicy.ZONE_AWARE if settings.enforce_zones:
             return _choose_by_zone(shape, position, locations, settings.min_zones)
         case _:
             return np.ones((len(shape.rows), len(locations.bookies)), np.bool_)
 
 
-def _choose_by_rack(shape: _Shape, position: Ints, locations: Locations) -> Mask:
+def _choose_by_rack(shape: _Shape, position: Ints, locations: BookieLocations) -> Mask:
     """Allow the rack of the removed bookie, or a rack without another member."""
     racks = locations.rack[shape.members]
     own = np.take_along_axis(racks, position[:, None], 1)
@@ -290,7 +294,7 @@ def _choose_by_rack(shape: _Shape, position: Ints, locations: Locations) -> Mask
     return np.asarray(placed & (~used | (candidates == own)))
 
 
-def _choose_by_region(shape: _Shape, position: Ints, locations: Locations, settings: PlacementSettings) -> Mask:
+def _choose_by_region(shape: _Shape, position: Ints, locations: BookieLocations, settings: PlacementSettings) -> Mask:
     """Allow the region of the removed bookie, or one that keeps the rule; any if the other members break it."""
     count, bookies = len(shape.rows), len(locations.bookies)
     placed = np.broadcast_to(~locations.unplaced | (not settings.enforce_min_racks), (count, bookies))
@@ -306,7 +310,7 @@ def _choose_by_region(shape: _Shape, position: Ints, locations: Locations, setti
     return np.asarray(placed & (same | kept | broken[:, None]))
 
 
-def _choose_by_zone(shape: _Shape, position: Ints, locations: Locations, least: int) -> Mask:
+def _choose_by_zone(shape: _Shape, position: Ints, locations: BookieLocations, least: int) -> Mask:
     """Allow a zone that keeps the zones of each write set, and no upgrade domain that all others of the zone share."""
     count, size = shape.members.shape
     zones, domains = locations.domain[None, None, :], locations.upgrade[None, None, :]
@@ -323,7 +327,7 @@ def _choose_by_zone(shape: _Shape, position: Ints, locations: Locations, least: 
 
 
 def _judge_with_each(
-    shape: _Shape, position: Ints, locations: Locations, settings: PlacementSettings
+    shape: _Shape, position: Ints, locations: BookieLocations, settings: PlacementSettings
 ) -> npt.NDArray[np.int8]:
     """Return the worst of the write sets that a position is in, a row an ensemble, a column a bookie in its place."""
     count, size = shape.members.shape
@@ -369,4 +373,4 @@ def _strip(text: str | None) -> str | None:
 
 
 def _default_rack(settings: PlacementSettings) -> str:
-    return _DEFAULT_REGION_AND_RACK if settings.policy is Policy.REGION_AWARE else _DEFAULT_RACK
+    return _DEFAULT_REGION_AND_RACK if settings.policy is PlacementPolicy.REGION_AWARE else _DEFAULT_RACK

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, LedgerKey, Run, Statement, make_ledger_findings, make_rows
+from reconcile.findings.table import Finding, FindingRun, FindingStatement, LedgerKey, make_ledger_findings, make_rows
 from reconcile.rules.segments.placement import (
+    BookieLocations,
     Ensembles,
-    Locations,
     Placement,
     PlacementSettings,
     judge,
@@ -47,16 +47,16 @@ class PlacementCounts:
     violated: int = 0
 
 
-def find_single_copies(stored: pa.Table, run: Run) -> pa.Table:
+def find_single_copies(stored: pa.Table, run: FindingRun) -> pa.Table:
     """Return a finding for each ledger that is written to one bookie at a time; CATALOG_LEDGERS in."""
     single = stored.filter(pc.fill_null(pc.equal(stored["write_quorum"], 1), fill_value=False))
-    statements = [Statement("store", "write quorum", single["write_quorum"])]
+    statements = [FindingStatement("store", "write quorum", single["write_quorum"])]
     return make_ledger_findings(
         Category.ONE_COPY, single.select(list(KEY_COLUMNS)), statements, run, subject="write_quorum"
     )
 
 
-def find_stuck_recoveries(stored: pa.Table, fenced: npt.NDArray[np.bool_], run: Run, grace_s: float) -> pa.Table:
+def find_stuck_recoveries(stored: pa.Table, fenced: npt.NDArray[np.bool_], run: FindingRun, grace_s: float) -> pa.Table:
     """Return a finding for each ledger with a recovery that a client began before the grace and did not end.
 
     Holds are in recovery for ever; the caller leaves them out.
@@ -75,9 +75,9 @@ def find_stuck_recoveries(stored: pa.Table, fenced: npt.NDArray[np.bool_], run: 
     is_stuck = pc.fill_null(is_stuck, fill_value=False)
     stuck = stored.filter(is_stuck)
     statements = [
-        Statement("store", "state", stuck["state"]),
-        Statement("store", "record changed at", stuck["changed_at"]),
-        Statement("bookies", "fenced", pc.if_else(pa.array(fenced).filter(is_stuck), "yes", "not seen")),
+        FindingStatement("store", "state", stuck["state"]),
+        FindingStatement("store", "record changed at", stuck["changed_at"]),
+        FindingStatement("bookies", "fenced", pc.if_else(pa.array(fenced).filter(is_stuck), "yes", "not seen")),
     ]
     return make_ledger_findings(
         Category.RECOVERY_STUCK, stuck.select(list(KEY_COLUMNS)), statements, run, subject="state"
@@ -85,7 +85,7 @@ def find_stuck_recoveries(stored: pa.Table, fenced: npt.NDArray[np.bool_], run: 
 
 
 def find_misplaced_segments(
-    stored: pa.Table, topology: Mapping[str, str], settings: PlacementSettings, run: Run
+    stored: pa.Table, topology: Mapping[str, str], settings: PlacementSettings, run: FindingRun
 ) -> tuple[pa.Table, PlacementCounts]:
     """Return a finding for each ledger with a segment against the policy, and the number of segments of each kind.
 
@@ -124,15 +124,15 @@ def find_misplaced_segments(
         hard = worst[row] == Placement.VIOLATED
         bad = _rows_of(ledger, row)
         bad = bad[decided[bad] == worst[row]]
-        statements: list[Statement] = [Statement("topology", "policy", str(settings.policy), "placement")]
+        statements: list[FindingStatement] = [FindingStatement("topology", "policy", str(settings.policy), "placement")]
         for segment in bad[:_LISTED].tolist():
             ensemble = members[starts[segment] : starts[segment] + sizes[segment]]
             key = (tuple(ensemble.tolist()), int(write[segment]), int(ack[segment]))
             if key not in described:
                 described[key] = _describe(ensemble, key[1], key[2], locations, settings, int(worst[row]))
-            statements.append(Statement("store", f"segment from entry {firsts[segment]}", described[key]))
+            statements.append(FindingStatement("store", f"segment from entry {firsts[segment]}", described[key]))
         if len(bad) > _LISTED:
-            statements.append(Statement("store", "more segments", len(bad) - _LISTED))
+            statements.append(FindingStatement("store", "more segments", len(bad) - _LISTED))
         findings.append(
             Finding(
                 Category.PLACEMENT_VIOLATED if hard else Category.PLACEMENT_SOFT,
@@ -161,7 +161,7 @@ def _describe(
     ensemble: npt.NDArray[np.int64],
     write: int,
     ack: int,
-    locations: Locations,
+    locations: BookieLocations,
     settings: PlacementSettings,
     worst: int,
 ) -> str:

@@ -28,14 +28,14 @@ from reconcile.service.api.messages import (
 from reconcile.service.api.methods import ApiError, Call, Method, Why
 from reconcile.service.api.shares import SharedFindings
 from reconcile.service.api.tasks import TaskBook
-from reconcile.service.config import READ, Caller, Config, Role
+from reconcile.service.config import READ, Caller, Config, TokenRole
 from reconcile.service.runs import commands, schedule
 from reconcile.service.runs.checks import read_check
 from reconcile.service.runs.children import Children, Finished, StoppedError
 from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.leader import Instance
 from reconcile.service.runs.record import NotLeaderError
-from reconcile.service.runs.schedule import Ended, Gate, State
+from reconcile.service.runs.schedule import EndedRun, Gate, ServiceState
 from recovery.dataset import open_dataset
 from recovery.errors import RecoveryError
 from recovery.model.ids import LedgerId, is_bookie_id, to_unsigned
@@ -151,7 +151,7 @@ class Api:
         Raises:
             ApiError: the caller may not ask for it.
         """
-        if method.role is Role.READ or method.role in self._roles.get(by, ()):
+        if method.role is TokenRole.READ or method.role in self._roles.get(by, ()):
             return
         problem = f"{method.path} needs a token with the role {method.role}"
         raise ApiError(Why.NOT_ALLOWED, f"{problem}: its line in the file of tokens names its roles")
@@ -210,10 +210,10 @@ class Api:
             raise ApiError(Why.BAD_REQUEST, f"no category {request.category!r}; known are {', '.join(_CATEGORIES)}")
         severe = SEVERITY_ORDER[: SEVERITY_ORDER.index(severity) + 1]
         runs = self._instance.seen.state.job("scrutinize").latest
-        paths = [self._demand_here(run) for run in sorted(runs.values(), key=lambda run: run.ended_ms)]
+        paths = [self._require_here(run) for run in sorted(runs.values(), key=lambda run: run.ended_ms)]
         return self._read_findings(paths, request, severe, call)
 
-    def _demand_here(self, run: Ended) -> Path:
+    def _require_here(self, run: EndedRun) -> Path:
         path = self._config.data / run.folder / OUT
         if not (path / "manifest.json").is_file():
             problem = f"run {run.folder} is not in the folder of {self._config.name}"
@@ -236,15 +236,15 @@ class Api:
     def check_impact(self, request: pb.ImpactRequest, call: Call) -> pb.Answer:
         """Return whether bookies may be taken away."""
         _check_impact(request.bookies, request.domains, request.target)
-        words = self._instance.word_impact(request.bookies, request.domains, request.target)
+        words = self._instance.build_argv_impact(request.bookies, request.domains, request.target)
         self._instance.await_records(call.left_s, call.given_up)
         return make_answer(self._run(words, call, self._reads))
 
     def explain_ledger(self, request: pb.LedgerId, call: Call) -> pb.Answer:
         """Return all facts of one ledger."""
         words = [
-            *commands.word_explain(self._config.metadata, str(_read_ledger(request))),
-            *self._instance.word_evidence(),
+            *commands.build_argv_explain(self._config.metadata, str(_read_ledger(request))),
+            *self._instance.build_argv_evidence(),
             *self._config.requests.explain,
         ]
         return make_answer(self._run(words, call, self._reads))
@@ -261,7 +261,7 @@ class Api:
         if len(request.ledgers) > _MOST_NAMED:
             raise ApiError(Why.BAD_REQUEST, f"name at most {_MOST_NAMED} ledgers, or none, which is all of a scope")
         named = [str(_read_ledger(entry)) for entry in request.ledgers]
-        words = commands.word_status(self._config.metadata, named, to_unsigned(request.ledger_scope_id))
+        words = commands.build_argv_status(self._config.metadata, named, to_unsigned(request.ledger_scope_id))
         return self._run(words, call, self._reads)
 
     @contextmanager
@@ -307,11 +307,11 @@ class Api:
         """Start a job as soon as no other one runs."""
         if request.job not in self._config.jobs:
             raise ApiError(Why.NOT_FOUND, f"no job {request.job!r}; known are {', '.join(self._config.jobs) or 'none'}")
-        self._demand_lead()
+        self._require_lead()
         self._instance.ask(request.job, _sign(call.by, request.why))
         return self.get_status(pb.StatusRequest(), call)
 
-    def _demand_lead(self) -> None:
+    def _require_lead(self) -> None:
         _ = self._leading
 
     def request_deletes(self, request: pb.DeletesRequest, call: Call) -> pb.Deletes:
@@ -326,7 +326,7 @@ class Api:
         with self._take_place(call) as folder:
             ledgers = _write_ledgers(folder, request.ledgers)
             reason = f"{call.by}: {request.reason}"
-            words = commands.word_request(self._target, ledgers, reason, request.soak)
+            words = commands.build_argv_request(self._target, ledgers, reason, request.soak)
             words += self._config.requests.delete_request
             return make_deletes(_run_in(folder, words, call, children))
 
@@ -338,10 +338,10 @@ class Api:
         with self._take_place(call) as folder:
             ledgers = _write_ledgers(folder, request.ledgers) if request.ledgers else None
             made = folder / _CERTIFICATE
-            words = commands.word_verify(
+            words = commands.build_argv_verify(
                 self._target, ledgers, made if request.certificate else None, request.confirm_count
             )
-            words += [*self._instance.word_evidence(), *self._config.requests.delete_verify]
+            words += [*self._instance.build_argv_evidence(), *self._config.requests.delete_verify]
             answer = make_deletes(_run_in(folder, words, call, children))
             if made.is_file():
                 answer.certificate = made.read_bytes()
@@ -362,12 +362,12 @@ class Api:
             approvals = [folder / f"approval-{number}.json" for number in range(len(request.approvals))]
             for path, raw in zip(approvals, request.approvals, strict=True):
                 path.write_bytes(raw)
-            words = commands.word_purge(self._target, certificate, request.confirm_hash, approvals)
+            words = commands.build_argv_purge(self._target, certificate, request.confirm_hash, approvals)
             return make_deletes(_run_in(folder, words, call, children))
 
     @property
     def _target(self) -> list[str]:
-        return commands.word_target(self._config.metadata, self._config.data / "deletes", self._config.acl)
+        return commands.build_argv_target(self._config.metadata, self._config.data / "deletes", self._config.acl)
 
     # Tasks
 
@@ -426,10 +426,10 @@ class Api:
     def release_maintenance(self, request: pb.ReleaseRequest, call: Call) -> pb.Maintenance:
         """Release a maintenance that is not known to be safe, by a person's statement."""
         _check_line("a statement", request.statement)
-        self._demand_lead()
+        self._require_lead()
         statement = f"{call.by}: {request.statement}"
 
-        def release(state: State) -> State:
+        def release(state: ServiceState) -> ServiceState:
             # Searched for in the state that is changed: another caller may close it meanwhile.
             return schedule.release_gate(state, _find_gate(state, request.id).id, statement)
 
@@ -437,7 +437,7 @@ class Api:
 
     def close_maintenance(self, request: pb.MaintenanceId, call: Call) -> pb.Status:
         """End a maintenance: it is over, or will not be."""
-        self._demand_lead()
+        self._require_lead()
         _find_gate(self._instance.seen.state, request.id)
         self._instance.change(lambda state: schedule.close_gate(state, request.id))
         return self.get_status(pb.StatusRequest(), call)
@@ -457,7 +457,7 @@ def _read_ttl_ms(text: str) -> int:
     return int(text[:-1]) * _UNIT_MS[text[-1]]
 
 
-def _find_gate(state: State, gate_id: str) -> Gate:
+def _find_gate(state: ServiceState, gate_id: str) -> Gate:
     gate = state.gates.get(gate_id)
     if gate is None:
         raise ApiError(Why.NOT_FOUND, f"no maintenance {gate_id!r} is open")

@@ -11,7 +11,7 @@ from google.protobuf.struct_pb2 import Struct
 from reconcile.findings.view import FindingView
 from reconcile.service._pb import service_pb2 as pb
 from reconcile.service.runs.children import Finished
-from reconcile.service.runs.schedule import Ended, Gate, JobState, Running
+from reconcile.service.runs.schedule import EndedRun, Gate, JobState, Running
 from recovery.model.ids import parse
 
 _EXACT: Final = 1 << 53
@@ -75,11 +75,11 @@ def make_each_delete(result: Mapping[str, Any]) -> Iterator[pb.Delete]:
         )
 
 
-def _make_run(run: Running | Ended | None) -> pb.Run | None:
+def _make_run(run: Running | EndedRun | None) -> pb.Run | None:
     if run is None:
         return None
     shown = pb.Run(number=run.number, instance=run.instance, share=run.share, by=run.by, began_ms=run.since_ms)
-    if isinstance(run, Ended):
+    if isinstance(run, EndedRun):
         shown.ended_ms, shown.exit_code = run.ended_ms, run.exit_code
         shown.verdict, shown.folder = run.verdict, run.folder
     return shown

@@ -12,7 +12,7 @@ from google.protobuf import message_factory
 from google.protobuf.message import Message
 
 from reconcile.service._pb import service_pb2 as pb
-from reconcile.service.config import Role
+from reconcile.service.config import TokenRole
 
 SERVICE: Final = "bkmeta.service.v1.Bkmeta"
 _OPEN: Final = frozenset(
@@ -23,13 +23,13 @@ _OPEN: Final = frozenset(
 )  # fmt: skip
 """Methods that change nothing."""
 _ROLES: Final = {
-    "RequestDeletes": Role.DELETE,
-    "VerifyDeletes": Role.DELETE,
-    "PurgeDeletes": Role.DELETE,
-    "ReleaseMaintenance": Role.APPROVE,
+    "RequestDeletes": TokenRole.DELETE,
+    "VerifyDeletes": TokenRole.DELETE,
+    "PurgeDeletes": TokenRole.DELETE,
+    "ReleaseMaintenance": TokenRole.APPROVE,
     # What is run as a task, or cancelled, has a role of its own.
-    "StartTask": Role.READ,
-    "CancelTask": Role.READ,
+    "StartTask": TokenRole.READ,
+    "CancelTask": TokenRole.READ,
 }
 """Methods that need another role than other changing methods."""
 
@@ -80,7 +80,7 @@ class Method:
     response: type[Message]
     streams: bool
     acts: bool
-    role: Role
+    role: TokenRole
 
     @property
     def path(self) -> str:
@@ -100,7 +100,7 @@ METHODS: Final = tuple(
         message_factory.GetMessageClass(entry.output_type),
         entry.server_streaming,
         entry.name not in _OPEN,
-        Role.READ if entry.name in _OPEN else _ROLES.get(entry.name, Role.RUN),
+        TokenRole.READ if entry.name in _OPEN else _ROLES.get(entry.name, TokenRole.RUN),
     )
     for entry in pb.DESCRIPTOR.services_by_name["Bkmeta"].methods
 )

@@ -50,7 +50,7 @@ from reconcile.jobs.scrutiny.request import Scrutinized
 from reconcile.service.runs import schedule
 from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.leader import Instance
-from reconcile.service.runs.schedule import GateState, JobState, State
+from reconcile.service.runs.schedule import GateState, JobState, ServiceState
 from recovery.dataset import open_dataset
 from recovery.errors import DatasetError, RecoveryError
 
@@ -127,7 +127,7 @@ def _list_backup(instance: Instance) -> Iterator[Metric]:
         yield from make_family(f"bookkeeper_metadata_backup_{name}", text, "", {} if value is None else {"": value})
 
 
-def _list_scrutinies(data: Path, state: State) -> Iterator[Metric]:
+def _list_scrutinies(data: Path, state: ServiceState) -> Iterator[Metric]:
     """Yield the figures of the last scrutiny of each share together; none where their folder is elsewhere."""
     job = state.job("scrutinize")
     results = read_results(list_newest_last(data, job))

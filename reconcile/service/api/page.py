@@ -88,7 +88,7 @@ def make_page(instance: Instance) -> str:
             passed_over={} if scrutinized is None else {**scrutinized.skipped, **scrutinized.undecided},
             backup=_describe_backup(config.backup.to, now),
             trend=tuple(
-                TrendPoint(_word_end(point.at), point.failing, point.covered_pct, point.exit_code)
+                TrendPoint(_describe_end(point.at), point.failing, point.covered_pct, point.exit_code)
                 for point in read_points(config.data / "scrutinize", _RUNS)
             ),
         )
@@ -111,14 +111,14 @@ def _describe_backup(place: str, now_ms: int) -> str:
 
 
 def _show(at_ms: int) -> str:
-    return _word_time(datetime.fromtimestamp(at_ms / 1000, UTC))
+    return _describe_time(datetime.fromtimestamp(at_ms / 1000, UTC))
 
 
-def _word_end(at: str) -> str:
-    return f"{_word_time(datetime.fromisoformat(at))} UTC"
+def _describe_end(at: str) -> str:
+    return f"{_describe_time(datetime.fromisoformat(at))} UTC"
 
 
-def _word_time(at: datetime) -> str:
+def _describe_time(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
@@ -175,5 +175,5 @@ def _list_worst(paths: Sequence[Path], uri: str) -> list[FindingRow]:
 
 def _describe(row: Mapping[str, Any], uri: str) -> FindingRow:
     view = FindingView.from_row(row)
-    explain = "" if view.ledger is None else shlex.join(["bkmeta", *commands.word_explain(uri, str(view.ledger))])
+    explain = "" if view.ledger is None else shlex.join(["bkmeta", *commands.build_argv_explain(uri, str(view.ledger))])
     return FindingRow(view, explain)

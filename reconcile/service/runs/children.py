@@ -195,13 +195,13 @@ def _read(folder: Path, exit_code: int, *, timed_out: bool) -> Finished:
         with suppress(OSError):
             text = (folder / LOG).read_bytes()[-_TAIL:].decode(errors="backslashreplace")
             lines = [line for line in text.strip().splitlines() if not line.startswith(_EVENT)]
-            verdict = lines[-1] if lines else _word_silence(folder, exit_code)
+            verdict = lines[-1] if lines else _describe_silence(folder, exit_code)
     # Names of files may have bytes that are no text; what is kept and sent is.
     verdict = verdict.encode(errors="backslashreplace").decode()
     return Finished(exit_code, result, verdict[:_LONGEST_VERDICT], timed_out)
 
 
-def _word_silence(folder: Path, exit_code: int) -> str:
+def _describe_silence(folder: Path, exit_code: int) -> str:
     """Return why a failed command printed no result: how its process ended."""
     left = shutil.disk_usage(folder).free
     if left < _SPACE:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from reconcile.service.config import Kept
+from reconcile.service.config import KeptRuns
 from recovery.errors import InputError
 
 OUT: Final = "out"
@@ -116,7 +116,7 @@ def list_runs(folder: Path) -> list[tuple[datetime, str]]:
     return sorted(((datetime.strptime(time, _FORM).replace(tzinfo=UTC), name) for time, name in entries), reverse=True)
 
 
-def choose_kept(runs: Iterable[tuple[datetime, str]], kept: Kept) -> set[str]:
+def choose_kept(runs: Iterable[tuple[datetime, str]], kept: KeptRuns) -> set[str]:
     """Return the names of runs to be kept: the newest, and the newest of each of some hours, days and weeks.
 
     Args:
@@ -134,7 +134,7 @@ def choose_kept(runs: Iterable[tuple[datetime, str]], kept: Kept) -> set[str]:
     return chosen
 
 
-def remove_others(data: Path, job: str, kept: Kept, named: Collection[str], now: datetime) -> list[str]:
+def remove_others(data: Path, job: str, kept: KeptRuns, named: Collection[str], now: datetime) -> list[str]:
     """Remove runs of a job that are not to be kept; return their names.
 
     A run of a time to come was made by a clock that was wrong: it goes first, and takes the place of no other one.

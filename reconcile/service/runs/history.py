@@ -16,7 +16,7 @@ _MOST: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class RunPoint:
     """The result of one run.
 
     Attributes:
@@ -36,11 +36,11 @@ class Point:
     covered_pct: float | None = None
 
 
-def make_point(at: str, share: int, exit_code: int, verdict: str, result: Mapping[str, Any]) -> Point:
+def make_point(at: str, share: int, exit_code: int, verdict: str, result: Mapping[str, Any]) -> RunPoint:
     """Return the point of a run, of the object that its command printed."""
     counts, coverage = result.get("counts") or {}, result.get("coverage") or {}
     failing, covered = counts.get("failing"), coverage.get("judged_pct")
-    return Point(
+    return RunPoint(
         at,
         exit_code,
         verdict,
@@ -50,7 +50,7 @@ def make_point(at: str, share: int, exit_code: int, verdict: str, result: Mappin
     )
 
 
-def add_point(folder: Path, point: Point) -> None:
+def add_point(folder: Path, point: RunPoint) -> None:
     """Add a run to the history of its job.
 
     Raises:
@@ -69,16 +69,16 @@ def add_point(folder: Path, point: Point) -> None:
         file.write(apart + _format(point).encode())
 
 
-def read_points(folder: Path, most: int) -> list[Point]:
+def read_points(folder: Path, most: int) -> list[RunPoint]:
     """Return the last runs of a job, the oldest first; a line that was cut off is left out."""
     path = folder / FILE
     points = []
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     for line in lines[-most:]:
         with suppress(ValueError, TypeError):
-            points.append(Point(**json.loads(line)))
+            points.append(RunPoint(**json.loads(line)))
     return points
 
 
-def _format(point: Point) -> str:
+def _format(point: RunPoint) -> str:
     return json.dumps(asdict(point)) + "\n"

@@ -43,7 +43,7 @@ from reconcile.service.runs.history import FILE as HISTORY
 from reconcile.service.runs.history import add_point, make_point
 from reconcile.service.runs.present import BookieWatch, KeptRecords
 from reconcile.service.runs.record import NotLeaderError, ServiceRecord
-from reconcile.service.runs.schedule import Gate, GateState, State, Timing
+from reconcile.service.runs.schedule import Gate, GateState, ServiceState, Timing
 from reconcile.stores import choose_identity
 from recovery.dataset import MANIFEST
 from recovery.errors import RecoveryError
@@ -69,7 +69,7 @@ class Seen:
         problem: why it was not seen since; empty: it was.
     """
 
-    state: State
+    state: ServiceState
     age_s: float | None
     problem: str
 
@@ -98,7 +98,7 @@ class Instance:
         self._election: Election | None = None
         self._children = Children(program)
         self._epoch: int | None = None
-        self._state = State()
+        self._state = ServiceState()
         self._seen_at: float | None = None
         self._problem = "the store was not reached yet"
         self._threads: list[threading.Thread] = []
@@ -142,7 +142,7 @@ class Instance:
             return seen
         return replace(seen, problem=f"the store has not answered for {age_s:.0f} s")
 
-    def ask(self, name: str, by: str) -> State:
+    def ask(self, name: str, by: str) -> ServiceState:
         """Run a job now.
 
         Raises:
@@ -151,7 +151,7 @@ class Instance:
         """
         return self.change(lambda state: schedule.ask(state, name, by, self.now_ms()))
 
-    def change(self, decide: Callable[[State], State]) -> State:
+    def change(self, decide: Callable[[ServiceState], ServiceState]) -> ServiceState:
         """Change the record, as the leader.
 
         Raises:
@@ -297,18 +297,18 @@ class Instance:
             # The record has the run; only the picture lacks it.
             self._say(f"{timing.name}: the run is missing in {HISTORY}: {error}")
 
-    def _word(self, state: State, timing: Timing, folder: Path) -> list[str]:
+    def _word(self, state: ServiceState, timing: Timing, folder: Path) -> list[str]:
         """Return the words of a job's command."""
         known = state.job(timing.name)
         out = folder / folders.OUT
         job, master = self.config.jobs[timing.name], self.config.spark_master
-        words = commands.word_job(timing.name, self.config.metadata, out, job.arguments, master)
+        words = commands.build_argv_job(timing.name, self.config.metadata, out, job.arguments, master)
         share = schedule.WHOLE if known.running is None else known.running.share
         if timing.name == "scrutinize":
-            words += [*commands.word_share(share, timing.shares), *self._word_captures()]
+            words += [*commands.build_argv_share(share, timing.shares), *self._build_argv_captures()]
         earlier = known.latest.get(share) if timing.name in commands.GOING_ON else None
         since = None if earlier is None else self.config.data / earlier.folder / folders.OUT
-        return words + commands.word_since(since if since is not None and (since / MANIFEST).exists() else None)
+        return words + commands.build_argv_since(since if since is not None and (since / MANIFEST).exists() else None)
 
     def _end_run(self, record: ServiceRecord, name: str, epoch: int, ended: tuple[int, str, str]) -> None:
         """Keep how a run ended; while the store does not answer, as long as this instance leads."""
@@ -330,7 +330,7 @@ class Instance:
         while backup.to and self._epoch == epoch and not children.is_stopped:
             with self._survive(), suppress(StoppedError):
                 folder = folders.make_private(self.config.data / "backup")
-                words = commands.word_backup(self.config.metadata, backup.to, backup.keep, backup.arguments)
+                words = commands.build_argv_backup(self.config.metadata, backup.to, backup.keep, backup.arguments)
                 finished = children.run(words, folder, timeout_s=threading.TIMEOUT_MAX, given_up=threading.Event())
                 self._say(f"backup: it ended, and is begun again: {finished.verdict}")
             with self._wake:
@@ -367,7 +367,7 @@ class Instance:
             self._bookies_changed = True
             self._wake.notify_all()
 
-    def check_gate(self, gate: Gate, children: Children, timeout_s: float | None = None) -> State:
+    def check_gate(self, gate: Gate, children: Children, timeout_s: float | None = None) -> ServiceState:
         """Check whether a maintenance is safe now, and keep the result.
 
         Args:
@@ -380,7 +380,7 @@ class Instance:
             NotLeaderError: another instance leads.
             UnavailableError: the store does not answer.
         """
-        words = self.word_impact(gate.bookies, gate.domains, gate.target)
+        words = self.build_argv_impact(gate.bookies, gate.domains, gate.target)
         self.await_records(timeout_s or self.config.requests.deadline, self._stopping)
         with self.request_folder() as folder:
             finished = children.run(words, folder, timeout_s=timeout_s or self.config.requests.deadline)
@@ -406,20 +406,23 @@ class Instance:
         """The open maintenances, each as it is now."""
         return [self.judge_gate(gate) for gate in self._state.gates.values()]
 
-    def word_impact(self, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:
+    def build_argv_impact(self, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:
         """Return the command that checks whether bookies, or all of some domains, may be taken away."""
-        words = [*commands.word_impact(self.config.metadata, bookies, domains, target), *self._word_captures()]
-        words += [*self.word_evidence(), *commands.word_master(self.config.spark_master)]
+        words = [
+            *commands.build_argv_impact(self.config.metadata, bookies, domains, target),
+            *self._build_argv_captures(),
+        ]
+        words += [*self.build_argv_evidence(), *commands.build_argv_master(self.config.spark_master)]
         return [*words, *self.config.requests.check_impact]
 
-    def word_evidence(self) -> list[str]:
+    def build_argv_evidence(self) -> list[str]:
         """Return the arguments that name the last scrutiny of each share, as far as this folder has them."""
         latest = self._state.job("scrutinize").latest
         runs = [self.config.data / latest[share].folder / folders.OUT for share in sorted(latest)]
-        return commands.word_evidence([run for run in runs if (run / MANIFEST).exists()])
+        return commands.build_argv_evidence([run for run in runs if (run / MANIFEST).exists()])
 
-    def _word_captures(self) -> list[str]:
-        return commands.word_captures(self._records.folder, self.config.cache.max_age)
+    def _build_argv_captures(self) -> list[str]:
+        return commands.build_argv_captures(self._records.folder, self.config.cache.max_age)
 
     def await_records(self, wait_s: float, given_up: threading.Event) -> None:
         """Wait until records that are young enough are captured, if that is under way."""
@@ -446,7 +449,7 @@ class Instance:
             with self._survive():
                 self._take(record.read())
 
-    def _take(self, state: State) -> None:
+    def _take(self, state: ServiceState) -> None:
         self._state = state
         self._seen_at = time.monotonic()
         self._problem = ""

@@ -81,7 +81,7 @@ class KeptRecords:
         try:
             folders.make_private(self.folder)
             target = name_capture(self._config.metadata, self.folder, self._context.now())
-            words = commands.word_job("capture", self._config.metadata, target, ())
+            words = commands.build_argv_job("capture", self._config.metadata, target, ())
             # What the command says is beside its captures until the next one.
             finished = self._children.run(words, target.parent, timeout_s=self._config.cache.timeout)
             if finished.exit_code in (0, 4):

@@ -16,7 +16,7 @@ from typing import Any, Final
 from backends.errors import OutcomeUnknownError, VersionConflictError
 from backends.protocols import MetadataStore, Write
 from reconcile.errors import ReconcileError
-from reconcile.service.runs.schedule import Ended, Gate, GateState, JobState, Running, State
+from reconcile.service.runs.schedule import EndedRun, Gate, GateState, JobState, Running, ServiceState
 from recovery.errors import FormatError, Reason
 
 SCHEMA: Final = "bkmeta.service-record/1"
@@ -42,16 +42,16 @@ class ServiceRecord:
         self._acl = acl
         self._lock = threading.Lock()
 
-    def read(self) -> State:
+    def read(self) -> ServiceState:
         """Return the record; an empty state without one.
 
         Raises:
             FormatError: the value is no record of this version.
         """
         stored = self._store.get(self._key)
-        return State() if stored is None else decode_state(stored.value, self._key)
+        return ServiceState() if stored is None else decode_state(stored.value, self._key)
 
-    def change(self, decide: Callable[[State], State], *, epoch: int | None = None) -> State:
+    def change(self, decide: Callable[[ServiceState], ServiceState], *, epoch: int | None = None) -> ServiceState:
         """Replace the record by the result of a function; return the new record.
 
         Args:
@@ -66,7 +66,7 @@ class ServiceRecord:
         with self._lock:
             for _ in range(_ATTEMPTS):
                 stored = self._store.get(self._key)
-                state = State() if stored is None else decode_state(stored.value, self._key)
+                state = ServiceState() if stored is None else decode_state(stored.value, self._key)
                 if epoch is not None and state.epoch != epoch:
                     raise NotLeaderError(f"{state.leader} leads since epoch {state.epoch}; this was of epoch {epoch}")
                 changed = decide(state)
@@ -85,14 +85,14 @@ class ServiceRecord:
             raise NotLeaderError(f"others changed {self._key} {_ATTEMPTS} times meanwhile")
 
 
-def encode_state(state: State) -> bytes:
+def encode_state(state: ServiceState) -> bytes:
     """Return the bytes of a record, in plain UTF-8: an escaped letter takes at least twice as many."""
     return json.dumps({"schema": SCHEMA, **asdict(state)}, separators=(",", ":"), ensure_ascii=False).encode(
         errors="backslashreplace"
     )
 
 
-def decode_state(raw: bytes, source: str = "the service's record") -> State:
+def decode_state(raw: bytes, source: str = "the service's record") -> ServiceState:
     """Return the state in the bytes of a record.
 
     Raises:
@@ -104,19 +104,19 @@ def decode_state(raw: bytes, source: str = "the service's record") -> State:
             raise FormatError(Reason.BAD_VERSION, source, 0, f"it is not of {SCHEMA}")
         jobs = {name: _decode_job(job) for name, job in values.pop("jobs").items()}
         gates = {name: _decode_gate(gate) for name, gate in values.pop("gates").items()}
-        return State(**values, jobs=jobs, gates=gates)
+        return ServiceState(**values, jobs=jobs, gates=gates)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise FormatError(Reason.BAD_VALUE, source, 0, f"no record of the service ({error})") from error
 
 
 def _decode_job(values: Mapping[str, Any]) -> JobState:
     running, last, asked = values["running"], values["last"], values["asked"]
-    latest = {int(share): Ended(**run) for share, run in values["latest"].items()}
+    latest = {int(share): EndedRun(**run) for share, run in values["latest"].items()}
     return JobState(
         **{
             **values,
             "running": None if running is None else Running(**running),
-            "last": None if last is None else Ended(**last),
+            "last": None if last is None else EndedRun(**last),
             "latest": latest,
             "asked": None if asked is None else (str(asked[0]), int(asked[1])),
         }

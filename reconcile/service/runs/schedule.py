@@ -84,7 +84,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedRun:
     """A run that has ended.
 
     Attributes:
@@ -131,8 +131,8 @@ class JobState:
 
     number: int = 0
     running: Running | None = None
-    last: Ended | None = None
-    latest: Mapping[int, Ended] = field(default_factory=dict)
+    last: EndedRun | None = None
+    latest: Mapping[int, EndedRun] = field(default_factory=dict)
     asked: tuple[str, int] | None = None
     next_share: int = WHOLE
     failures: int = 0
@@ -174,7 +174,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ServiceState:
     """All that the service keeps.
 
     Attributes:
@@ -197,7 +197,7 @@ class State:
         """Return the state of a job."""
         return self.jobs.get(name, JobState())
 
-    def with_job(self, name: str, job: JobState) -> "State":
+    def with_job(self, name: str, job: JobState) -> "ServiceState":
         """Return the state with another one of a job."""
         return replace(self, jobs={**self.jobs, name: job})
 
@@ -207,7 +207,7 @@ class State:
         return next((name for name, job in self.jobs.items() if job.running is not None), None)
 
 
-def take_over(state: State, instance: str, address: str, now_ms: int) -> State:
+def take_over(state: ServiceState, instance: str, address: str, now_ms: int) -> ServiceState:
     """Return the state after a take-over, by another instance or the same: jobs that were running are due at once."""
     jobs = {name: _break_off(job, now_ms) for name, job in state.jobs.items()}
     return replace(state, epoch=state.epoch + 1, leader=instance, address=address, since_ms=now_ms, jobs=jobs)
@@ -261,7 +261,7 @@ def _spread(timing: Timing, number: int) -> int:
     return int(timing.every_ms * timing.jitter * int.from_bytes(digest[:4], "big") / 2**32)
 
 
-def choose_next(state: State, timings: Mapping[str, Timing], now_ms: int) -> tuple[str, int] | None:
+def choose_next(state: ServiceState, timings: Mapping[str, Timing], now_ms: int) -> tuple[str, int] | None:
     """Return the next job, and when it is due; None: a job is running, or there is none.
 
     What was asked for goes first, then what is due for longest.
@@ -281,7 +281,7 @@ def choose_next(state: State, timings: Mapping[str, Timing], now_ms: int) -> tup
     return name, waiting[name]
 
 
-def start(state: State, timing: Timing, now_ms: int) -> State:
+def start(state: ServiceState, timing: Timing, now_ms: int) -> ServiceState:
     """Return the state in which a job runs.
 
     Raises:
@@ -300,7 +300,7 @@ def start(state: State, timing: Timing, now_ms: int) -> State:
     return state.with_job(timing.name, changed)
 
 
-def end(state: State, name: str, now_ms: int, exit_code: int, verdict: str, folder: str) -> State:
+def end(state: ServiceState, name: str, now_ms: int, exit_code: int, verdict: str, folder: str) -> ServiceState:
     """Return the state in which the run of a job has ended.
 
     Raises:
@@ -311,7 +311,7 @@ def end(state: State, name: str, now_ms: int, exit_code: int, verdict: str, fold
     if run is None:
         raise ValueError(f"{name} is not running")
     began = (run.number, run.instance, run.since_ms, run.share, run.shares, run.by)
-    ended = Ended(*began, now_ms, exit_code, verdict, folder)
+    ended = EndedRun(*began, now_ms, exit_code, verdict, folder)
     changed = replace(job, running=None, last=ended, failures=job.failures + 1)
     if ended.came_to_verdict:
         # Shares of another division overlap with these: a finding would be there twice.
@@ -322,7 +322,7 @@ def end(state: State, name: str, now_ms: int, exit_code: int, verdict: str, fold
     return state.with_job(name, changed)
 
 
-def ask(state: State, name: str, by: str, now_ms: int) -> State:
+def ask(state: ServiceState, name: str, by: str, now_ms: int) -> ServiceState:
     """Return the state after a request for a run; a run that waits already is not requested twice."""
     job = state.job(name)
     return state if job.asked is not None else state.with_job(name, replace(job, asked=(by, now_ms)))
@@ -344,7 +344,7 @@ def judge_gate(gate: Gate, now_ms: int, longest_ms: int) -> Gate:
     return replace(gate, state=GateState.BLOCKED, verdict=verdict)
 
 
-def open_gate(state: State, gate: Gate) -> State:
+def open_gate(state: ServiceState, gate: Gate) -> ServiceState:
     """Return the state with an additional gate.
 
     Raises:
@@ -355,7 +355,7 @@ def open_gate(state: State, gate: Gate) -> State:
     return replace(state, gates={**state.gates, gate.id: gate})
 
 
-def take_check(state: State, gate_id: str, *, is_safe: bool, verdict: str, now_ms: int) -> State:
+def take_check(state: ServiceState, gate_id: str, *, is_safe: bool, verdict: str, now_ms: int) -> ServiceState:
     """Return the state after a check of a gate: a check releases the gate or closes it again; a statement stays."""
     gate = state.gates.get(gate_id)
     if gate is None or gate.state is GateState.RELEASED:
@@ -364,7 +364,7 @@ def take_check(state: State, gate_id: str, *, is_safe: bool, verdict: str, now_m
     return replace(state, gates={**state.gates, gate_id: checked})
 
 
-def release_gate(state: State, gate_id: str, statement: str) -> State:
+def release_gate(state: ServiceState, gate_id: str, statement: str) -> ServiceState:
     """Return the state after a person released a gate by a statement.
 
     Raises:
@@ -374,6 +374,6 @@ def release_gate(state: State, gate_id: str, statement: str) -> State:
     return replace(state, gates={**state.gates, gate_id: gate})
 
 
-def close_gate(state: State, gate_id: str) -> State:
+def close_gate(state: ServiceState, gate_id: str) -> ServiceState:
     """Return the state without a gate; unchanged if there is no gate of that name."""
     return replace(state, gates={name: gate for name, gate in state.gates.items() if name != gate_id})

@@ -36,7 +36,7 @@ from reconcile.write.freezing.freeze_state import (
     name_principal,
     select_kept,
 )
-from reconcile.write.guards import OPEN_ACL, demand_admin, demand_creation, demand_root_creation, read_acl
+from reconcile.write.guards import OPEN_ACL, read_acl, require_admin, require_creation, require_root_creation
 from reconcile.write.journal_events import (
     FREEZE,
     AclChangesBegun,
@@ -47,7 +47,7 @@ from reconcile.write.journal_events import (
     FreezeHistory,
     append_event,
 )
-from reconcile.write.writer import Step, Writer, settle_changes
+from reconcile.write.writer import Writer, WriteStep, settle_changes
 from recovery.codecs.store import (
     AVAILABLE,
     LONG_GENERATOR,
@@ -126,7 +126,7 @@ class _Disabling:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class FreezeProposal:
     """The changes of a freeze or a thaw, as a person confirms them.
 
     Attributes:
@@ -205,7 +205,7 @@ def propose_freeze(
     *,
     layout: Layout = Layout.HIERARCHICAL,
     deletes_only: bool = False,
-) -> Proposal:
+) -> FreezeProposal:
     """Return the changes that freeze a cluster, from the rights that it has now; what is closed already is left out.
 
     Args:
@@ -238,26 +238,26 @@ def propose_freeze(
         if acl is not None:
             after = close_acl(acl.text, keep[key], identity)
             if after != acl.text:
-                demand_admin(root, key, acl.text, identity)
+                require_admin(root, key, acl.text, identity)
                 changes.append(AclChange(key, acl.text, after))
         elif key in made:
-            demand_creation(store, root, key, identity)
+            require_creation(store, root, key, identity)
             changes.append(AclChange(key, None, close_acl(former, keep[key], identity)))
     disable = None
     if read_acl(store, root, REPLICATION_DISABLED, identity) is None:
-        demand_creation(store, root, REPLICATION_DISABLED, identity)
+        require_creation(store, root, REPLICATION_DISABLED, identity)
         disable = former
     notes = (_CLIENTS_GO_ON if deletes_only else _NO_NEW_LEDGERS, *_note_principals(former, identity))
     # Where the root stays as it is our identity may have no rights to it.
     listed = tuple(key for key in _LISTED if key in keep)
-    return Proposal("freeze", root, node.created_txn, identity, disable, tuple(changes), notes, former, listed)
+    return FreezeProposal("freeze", root, node.created_txn, identity, disable, tuple(changes), notes, former, listed)
 
 
-def _propose_root(store: ControlledStore, root: str, identity: str, layout: Layout) -> Proposal:
+def _propose_root(store: ControlledStore, root: str, identity: str, layout: Layout) -> FreezeProposal:
     """Propose a root that is there, frozen, at once: else Pulsar's bookies make it again, empty, and delete all."""
     above = next((acl for key in (*reversed(parents(root)), "/") if (acl := store.get_acl(key)) is not None), None)
     former = above.text if above is not None else OPEN_ACL
-    demand_root_creation(root, former, identity)
+    require_root_creation(root, former, identity)
     keep, made = select_kept(layout), list_made_nodes(layout)
     changes = [AclChange(ROOT, None, close_acl(former, keep[ROOT], identity))]
     # What bookies that run register in again; they may not make it themselves.
@@ -265,7 +265,7 @@ def _propose_root(store: ControlledStore, root: str, identity: str, layout: Layo
     changes += [AclChange(key, None, close_acl(former, keep[key], identity)) for key in keep if key in made]
     absent = f"{root} does not exist: it is made, frozen. Is it the root that bk_server.conf names?"
     notes = (absent, _NO_NEW_LEDGERS)
-    return Proposal("freeze", root, None, identity, former, tuple(changes), notes, former)
+    return FreezeProposal("freeze", root, None, identity, former, tuple(changes), notes, former)
 
 
 def _note_principals(acl: str, identity: str) -> list[str]:
@@ -283,7 +283,7 @@ def _select_originals(history: FreezeHistory | None, root_txn: int | None) -> Ma
     return history.originals if history is not None and history.root_txn == root_txn else {}
 
 
-def propose_thaw(store: ControlledStore, root: str, history: FreezeHistory) -> Proposal:
+def propose_thaw(store: ControlledStore, root: str, history: FreezeHistory) -> FreezeProposal:
     """Return the changes that give back the rights which freezes took.
 
     Raises:
@@ -322,7 +322,7 @@ def propose_thaw(store: ControlledStore, root: str, history: FreezeHistory) -> P
             changes.append(AclChange(key, acl.text, None))
         else:
             changes.append(AclChange(key, acl.text, wanted))
-    return Proposal("thaw", root, node.created_txn, history.identity, None, tuple(changes), tuple(notes))
+    return FreezeProposal("thaw", root, node.created_txn, history.identity, None, tuple(changes), tuple(notes))
 
 
 def _adopt_generators(store: ControlledStore, root: str, history: FreezeHistory) -> None:
@@ -337,7 +337,7 @@ def _adopt_generators(store: ControlledStore, root: str, history: FreezeHistory)
             history.frozen_as.setdefault(key, set()).add(acl.text)
 
 
-def is_rest(proposal: Proposal, history: FreezeHistory, confirmed: str) -> bool:
+def is_rest(proposal: FreezeProposal, history: FreezeHistory, confirmed: str) -> bool:
     """Whether a hash was confirmed of a run that stopped midway, and a proposal is what is left of it."""
     return (
         not history.is_ended
@@ -349,7 +349,7 @@ def is_rest(proposal: Proposal, history: FreezeHistory, confirmed: str) -> bool:
 
 
 def carry_out(
-    proposal: Proposal, store: ControlledStore, journal: audit_journal.Journal, *, resumed: bool = False
+    proposal: FreezeProposal, store: ControlledStore, journal: audit_journal.AuditJournal, *, resumed: bool = False
 ) -> None:
     """Make the changes in order, each journalled and synced before it is sent, and each naming the rights it replaces.
 
@@ -433,7 +433,7 @@ class _Run:
         made: changes that were made.
     """
 
-    def __init__(self, proposal: Proposal, store: ControlledStore, journal: audit_journal.Journal) -> None:
+    def __init__(self, proposal: FreezeProposal, store: ControlledStore, journal: audit_journal.AuditJournal) -> None:
         self.made = 0
         self._proposal = proposal
         self._store = store
@@ -480,7 +480,7 @@ class _Run:
             self.made += len(changes)
             return done
 
-        self._writer.carry_out([Step(announcements, make, report)])
+        self._writer.carry_out([WriteStep(announcements, make, report)])
 
     def _touch(self) -> None:
         """Make every cache of the names below these nodes forget them: Pulsar's bookies list from a cache.
@@ -492,7 +492,7 @@ class _Run:
                 continue
             announcement = AclIntent(self._proposal.kind, "touch", key)
             make = partial(self._touch_one, f"{self._target.make_absolute(key)}/{_TOUCH}")
-            self._writer.carry_out([Step([announcement], make, lambda _made: None)])
+            self._writer.carry_out([WriteStep([announcement], make, lambda _made: None)])
 
     def _touch_one(self, child: str) -> None:
         # Nothing that could be read back is left: where the answer is lost the pair is sent once more.

@@ -67,7 +67,7 @@ WORLD: Final = "world:anyone"
 _PROBE: Final = "bkmeta-probe"
 
 
-class State(StrEnum):
+class FreezeExtent(StrEnum):
     """How far a cluster is frozen."""
 
     FROZEN = "frozen"
@@ -90,7 +90,7 @@ class FreezeState:
         replication_disabled: None where it could not be read.
     """
 
-    state: State
+    state: FreezeExtent
     open: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     identity: str | None = None
@@ -99,7 +99,7 @@ class FreezeState:
     @property
     def frozen(self) -> bool:
         """Whether it may be counted on that bookies cannot list ledgers."""
-        return self.state in (State.FROZEN, State.DELETES)
+        return self.state in (FreezeExtent.FROZEN, FreezeExtent.DELETES)
 
 
 def read_freeze_state(store: MetadataStore, root: str) -> FreezeState:
@@ -109,7 +109,7 @@ def read_freeze_state(store: MetadataStore, root: str) -> FreezeState:
         UnavailableError: the store does not answer.
     """
     if not isinstance(store, AccessControl):
-        return FreezeState(State.UNKNOWN, unknown=("this store has no rights",))
+        return FreezeState(FreezeExtent.UNKNOWN, unknown=("this store has no rights",))
     acls, denied = _read_acls(store, root)
     is_flat = _is_flat(store, root, acls)
     try:
@@ -117,10 +117,10 @@ def read_freeze_state(store: MetadataStore, root: str) -> FreezeState:
     except AccessDeniedError:
         disabled = None
     state = replace(_judge_rights(acls, denied, is_flat=is_flat), replication_disabled=disabled)
-    if state.state in (State.PARTLY, State.THAWED):
+    if state.state in (FreezeExtent.PARTLY, FreezeExtent.THAWED):
         deletes = _judge_rights(acls, denied, is_flat=is_flat, deletes_only=True)
-        if deletes.state is State.FROZEN:
-            return replace(state, state=State.DELETES, identity=deletes.identity)
+        if deletes.state is FreezeExtent.FROZEN:
+            return replace(state, state=FreezeExtent.DELETES, identity=deletes.identity)
     return state
 
 
@@ -155,9 +155,9 @@ def _judge_rights(
     elif registrars and registrars <= owners:
         name = ", ".join(sorted(owners))
         unknown.append(f"nobody but {name} can register a bookie: then the bookies are that identity, and not frozen")
-    state = State.UNKNOWN if unknown else State.FROZEN
+    state = FreezeExtent.UNKNOWN if unknown else FreezeExtent.FROZEN
     if opened:
-        state = State.PARTLY if shut else State.THAWED
+        state = FreezeExtent.PARTLY if shut else FreezeExtent.THAWED
     identity = next(iter(owners)) if len(owners) == 1 and shut else None
     return FreezeState(state, tuple(opened), tuple(unknown), identity)
 
@@ -213,7 +213,7 @@ def select_kept(layout: Layout, *, deletes_only: bool = False) -> Mapping[str, s
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class RefusalProof:
     """What somebody without the identity of the freeze was seen to be refused.
 
     Attributes:
@@ -231,7 +231,7 @@ class Proof:
 
 def prove_refusals(
     stranger: MetadataStore, store: MetadataStore, root: str, layout: Layout, *, deletes_only: bool = False
-) -> Proof:
+) -> RefusalProof:
     """Try as a bookie what a frozen bookie must be refused.
 
     Args:
@@ -267,7 +267,7 @@ def prove_refusals(
         starts = not is_flat and stranger.get(root) is not None
     except BackendError as error:
         failed.append(f"read {root}: {error}")
-    return Proof(tuple(refused), tuple(allowed), tuple(failed), starts)
+    return RefusalProof(tuple(refused), tuple(allowed), tuple(failed), starts)
 
 
 def _remove_probe(store: MetadataStore, key: str) -> None:
@@ -323,7 +323,7 @@ def choose_kept_acl(store: MetadataStore, base: str, key: str, acl: str | None) 
     if key not in KEPT:
         return acl
     state = read_freeze_state(store, base)
-    kept = _KEPT_DELETES if state.state is State.DELETES else KEPT
+    kept = _KEPT_DELETES if state.state is FreezeExtent.DELETES else KEPT
     if not state.frozen or key not in kept:
         return acl
     return close_acl(acl or f"{WORLD}:{ALL}", kept[key], state.identity or "")

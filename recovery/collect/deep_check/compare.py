@@ -47,15 +47,15 @@ from recovery.collect.deep_check.entry_rows import (
 from recovery.collect.deep_check.moved_entries import MovedEntries
 from recovery.collect.deep_check.stray_records import BELIEVED, NAMED, WRONG, StrayRecords
 from recovery.collect.disk.file_reader import Mapped, Meter
-from recovery.collect.rows.damage import Hides, TakesDamage, Unread
+from recovery.collect.rows.damage import Hides, TakesDamage, UnreadPiece
 from recovery.collect.rows.entry_headers import DIGESTS
-from recovery.collect.rows.index_slots import Piece
+from recovery.collect.rows.index_slots import IndexPiece
 from recovery.collect.rows.ledger_facts import LEDGER
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import Ints, find_starts
 from recovery.collect.rows.spool import SHARES, Spool
 from recovery.collect.sources.entry_records import RecordFile, scan_file
-from recovery.collect.sources.journals import Journal
+from recovery.collect.sources.journals import JournalFile
 from recovery.errors import FormatError, Reason
 from recovery.model.ids import BUCKETS, to_signed
 from recovery.model.metadata import DIGEST_SIZES, Digest
@@ -87,7 +87,7 @@ class DeepCheck:
     def __init__(
         self,
         logs: Sequence[tuple[int, RecordFile]],
-        journals: Sequence[Journal],
+        journals: Sequence[JournalFile],
         passwords: Sequence[bytes],
         scratch: Path,
         scopes: Scopes,
@@ -117,7 +117,7 @@ class DeepCheck:
         self._strays.close()
         self._pending.close()
 
-    def take_slots(self, piece: Piece) -> None:
+    def take_slots(self, piece: IndexPiece) -> None:
         """Add a piece of an index."""
         self._indexed.append(piece.facts[:, LEDGER])
         tag = (INDEX << KIND_SHIFT) | (piece.location >> LOG_SHIFT) & FILE
@@ -251,7 +251,9 @@ class DeepCheck:
         """Report a row of ledger, entry, file and place."""
         ledger, _, file, place = row[:4].tolist()
         offset, size = (place >> SIZE_BITS) - SIZE_FIELD, (place & SIZE) + SIZE_FIELD
-        damage.add(Unread(self._files[file].path, reason, Hides.NOTHING, offset, size, ledger=ledger, detail=detail))
+        damage.add(
+            UnreadPiece(self._files[file].path, reason, Hides.NOTHING, offset, size, ledger=ledger, detail=detail)
+        )
 
     def _count_slots(self, share: EntryShare) -> None:
         """Count slots without their entry at the named place, and find the files that have the entry."""

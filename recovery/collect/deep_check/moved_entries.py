@@ -13,7 +13,7 @@ from recovery.collect.deep_check.entry_rows import (
     SIZE,
     EntryShare,
 )
-from recovery.collect.rows.damage import Hides, TakesDamage, Unread
+from recovery.collect.rows.damage import Hides, TakesDamage, UnreadPiece
 from recovery.collect.rows.source_copies import Ints, Mask
 from recovery.collect.sources.entry_records import RecordFile
 from recovery.errors import Reason
@@ -100,7 +100,7 @@ class MovedEntries:
                 detail += f", {abs(move.least)} bytes {'further on' if move.least > 0 else 'before'}: they are not lost"
             else:
                 detail += ", at other places: they are not lost"
-            damage.add(Unread(self._files[file].path, reason, Hides.NOTHING, detail=detail))
+            damage.add(UnreadPiece(self._files[file].path, reason, Hides.NOTHING, detail=detail))
 
 
 def _find_values(values: Ints, wanted: Ints) -> tuple[Ints, Mask]:

@@ -34,7 +34,7 @@ from recovery.collect.deep_check.entry_rows import (
     read_parts,
 )
 from recovery.collect.disk.file_reader import Meter
-from recovery.collect.rows.damage import DamageList, Hides, TakesDamage, Unread
+from recovery.collect.rows.damage import DamageList, Hides, TakesDamage, UnreadPiece
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import Ints
 from recovery.collect.rows.spool import Spool
@@ -121,7 +121,7 @@ class StrayRecords:
                 f"records of other ids are where the index has {place.count} entries, the first here: {place.entry}"
             )
             offset = place.position - SIZE_FIELD
-            damage.add(Unread(self._files[file].path, Reason.CONFLICT, Hides.NOTHING, offset, detail=detail))
+            damage.add(UnreadPiece(self._files[file].path, Reason.CONFLICT, Hides.NOTHING, offset, detail=detail))
             self._counts.replaced += place.count
         return broken
 
@@ -193,7 +193,7 @@ class StrayRecords:
         self._counts.ids_damaged += 1
         detail = f"the ids in front of entry {entry} are broken; its digest proves which entry it is"
         offset, size, path = position - SIZE_FIELD, len(record) + SIZE_FIELD, self._files[file].path
-        damage.add(Unread(path, Reason.DIGEST, Hides.NOTHING, offset, size, ledger=key, detail=detail))
+        damage.add(UnreadPiece(path, Reason.DIGEST, Hides.NOTHING, offset, size, ledger=key, detail=detail))
 
     def _report_wrong(self, rows: Ints, damage: TakesDamage) -> None:
         """Report records with a wrong digest, once a ledger and file; without a known ledger, once a file."""
@@ -215,7 +215,7 @@ class StrayRecords:
             place, ledger = int(rows[low, PLACE]), None if owner[low] == _NOBODY else int(owner[low])
             offset, size = (place >> SIZE_BITS) - SIZE_FIELD, (place & SIZE) + SIZE_FIELD
             path = self._files[int(file[low])].path
-            damage.add(Unread(path, Reason.DIGEST, Hides.NOTHING, offset, size, ledger=ledger, detail=detail))
+            damage.add(UnreadPiece(path, Reason.DIGEST, Hides.NOTHING, offset, size, ledger=ledger, detail=detail))
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ _AHEAD_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReadProgress:
     """How far a stage is; totals are 0 where they cannot be known before.
 
     Attributes:
@@ -79,7 +79,7 @@ class Meter:
     def __init__(
         self,
         rate: float | None,
-        progress: Callable[[Progress], None],
+        progress: Callable[[ReadProgress], None],
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -90,14 +90,14 @@ class Meter:
         self._sleep = sleep
         self.shared: Synchronized[float] | None = None
         self._due = 0.0
-        self._current = Progress("", 0, 0, 0, 0)
+        self._current = ReadProgress("", 0, 0, 0, 0)
         self._reported_bytes = 0
         self.read = 0
         self.files = 0
 
     def begin(self, stage: str, files: int = 0, size: int = 0) -> None:
         """Start a stage with its numbers of files and bytes."""
-        self._current = Progress(stage, 0, files, 0, size)
+        self._current = ReadProgress(stage, 0, files, 0, size)
         self._reported_bytes = 0
         self._progress(self._current)
 
@@ -132,7 +132,7 @@ class Meter:
         self.read += size
         self.files += files
         current = self._current
-        self._current = Progress(
+        self._current = ReadProgress(
             current.stage, current.files + files, current.files_total, current.bytes + size, current.bytes_total
         )
         step = max(current.bytes_total // _STEPS, _WINDOW)

@@ -32,7 +32,7 @@ from recovery.codecs.cookie import Cookie
 from recovery.codecs.entry_log import log_id_of
 from recovery.codecs.journal import journal_id_of
 from recovery.collect.rows.bookies import VersionFile
-from recovery.collect.rows.damage import Hides, Unread
+from recovery.collect.rows.damage import Hides, UnreadPiece
 from recovery.errors import FormatError, InputError, Reason
 from recovery.model.ids import is_bookie_id, to_signed
 
@@ -57,7 +57,7 @@ _LEFTOVERS: Final = re.compile(
 _COMPACTION: Final = re.compile(r"[0-9a-f]+\.log\.(compacting|[0-9a-f]+\.compacted)")
 
 
-class Role(StrEnum):
+class FolderRole(StrEnum):
     """The purpose of a folder; values are stored."""
 
     LEDGER = "ledger"
@@ -82,7 +82,7 @@ class Folder:
 
     path: Path
     given: Path
-    roles: frozenset[Role]
+    roles: frozenset[FolderRole]
     databases: bool
     readable: bool
     version: bytes | None
@@ -101,7 +101,7 @@ class Place:
         name: its path in the cookie, else as given.
     """
 
-    role: Role
+    role: FolderRole
     folder: Folder | None
     number: int | None
     name: str
@@ -137,10 +137,10 @@ class Disks:
     version_files: tuple[VersionFile, ...]
     dirty: bool | None
     complete: bool
-    damage: tuple[Unread, ...]
+    damage: tuple[UnreadPiece, ...]
     disputed: tuple[str, ...] = ()
 
-    def list_places(self, role: Role) -> list[Place]:
+    def list_places(self, role: FolderRole) -> list[Place]:
         """Return the existing folders of a role, numbered ones first, in their order."""
         places = [p for p in self.places if p.role is role and p.folder is not None and p.folder.readable]
         return sorted(places, key=lambda p: (p.number is None, p.number or 0))
@@ -186,10 +186,10 @@ def survey(
         InputError: a folder does not exist, two are of different bookies, no cookie names the stated bookie, or nothing
             names the bookie of the folders.
     """
-    given = [(Role.LEDGER, p) for p in ledger_dirs]
-    given += [(Role.INDEX, p) for p in index_dirs]
-    given += [(Role.JOURNAL, p) for p in journal_dirs]
-    damage: list[Unread] = []
+    given = [(FolderRole.LEDGER, p) for p in ledger_dirs]
+    given += [(FolderRole.INDEX, p) for p in index_dirs]
+    given += [(FolderRole.JOURNAL, p) for p in journal_dirs]
+    damage: list[UnreadPiece] = []
     folders, gone = _look_at_folders(given, damage, may_lack=statements.may_lack)
     for stated in (bookie_id, statements.configured_id):
         if stated is not None and not is_bookie_id(stated):
@@ -254,13 +254,13 @@ def list_folders_in(path: Path) -> list[Path]:
 class _Gone:
     """A folder that was named and does not exist, or cannot be read."""
 
-    role: Role
+    role: FolderRole
     path: Path
     problem: str
 
 
 def _look_at_folders(
-    given: Sequence[tuple[Role, Path]], damage: list[Unread], *, may_lack: bool
+    given: Sequence[tuple[FolderRole, Path]], damage: list[UnreadPiece], *, may_lack: bool
 ) -> tuple[list[Folder], list[_Gone]]:
     folders: dict[tuple[int, int], Folder] = {}
     gone: list[_Gone] = []
@@ -283,14 +283,16 @@ def _look_at_folders(
                 entries = [(e.name, e.is_dir()) for e in listing]
         except OSError as error:
             damage.append(
-                Unread(str(current), Reason.UNREADABLE, Hides.EVERYTHING, detail=error.strerror or "cannot be listed")
+                UnreadPiece(
+                    str(current), Reason.UNREADABLE, Hides.EVERYTHING, detail=error.strerror or "cannot be listed"
+                )
             )
             folders[key] = Folder(current, path, frozenset({role}), databases=False, readable=False, version=None)
             continue
         databases = any(is_dir and n in _DATABASES and (current / n / "CURRENT").exists() for n, is_dir in entries)
         roles = {role} | {r for n, is_dir in entries if (r := _role_of(n, is_dir=is_dir)) is not None}
         if databases:
-            roles.add(Role.INDEX)
+            roles.add(FolderRole.INDEX)
         version = _read_version(current, damage)
         journals = [i for name, _ in entries if (i := journal_id_of(name)) is not None]
         dirty = any(name == _DIRTY for name, _ in entries)
@@ -314,13 +316,13 @@ def _look_at_folders(
     return list(folders.values()), gone
 
 
-def _report_gone(gone: Sequence[_Gone], places: Sequence[Place], damage: list[Unread]) -> tuple[Place, ...]:
+def _report_gone(gone: Sequence[_Gone], places: Sequence[Place], damage: list[UnreadPiece]) -> tuple[Place, ...]:
     """Return the places of missing folders, except those that the cookie already has as missing."""
     known = {(place.role, _split_path(Path(place.name))) for place in places if place.folder is None}
     added = [folder for folder in gone if (folder.role, _split_path(folder.path)) not in known]
     for folder in added:
         detail = f"{folder.role} folder of the bookie's configuration: {folder.problem}"
-        damage.append(Unread(str(folder.path), Reason.MISSING, Hides.EVERYTHING, detail=detail))
+        damage.append(UnreadPiece(str(folder.path), Reason.MISSING, Hides.EVERYTHING, detail=detail))
     return tuple(Place(folder.role, None, None, str(folder.path)) for folder in added)
 
 
@@ -337,12 +339,12 @@ def _find_current(path: Path) -> tuple[Path, os.stat_result]:
         raise InputError(str(path), f"cannot be read: {error.strerror}", remedy) from error
 
 
-def _role_of(name: str, *, is_dir: bool) -> Role | None:
+def _role_of(name: str, *, is_dir: bool) -> FolderRole | None:
     if is_dir:
-        return Role.INDEX if _HEX.fullmatch(name) else None
+        return FolderRole.INDEX if _HEX.fullmatch(name) else None
     if journal_id_of(name) is not None:
-        return Role.JOURNAL
-    return Role.LEDGER if log_id_of(name) is not None or _LEDGER_FILES.fullmatch(name) else None
+        return FolderRole.JOURNAL
+    return FolderRole.LEDGER if log_id_of(name) is not None or _LEDGER_FILES.fullmatch(name) else None
 
 
 def _is_known(name: str, *, is_dir: bool) -> bool:
@@ -353,7 +355,7 @@ def _is_known(name: str, *, is_dir: bool) -> bool:
     return name == _VERSION or bool(_COMPACTION.fullmatch(name)) or _role_of(name, is_dir=False) is not None
 
 
-def describe_stray(path: str, name: str, *, is_dir: bool) -> Unread:
+def describe_stray(path: str, name: str, *, is_dir: bool) -> UnreadPiece:
     """Return the damage of a file or folder that does not belong at its place.
 
     An index file that the bookie does not find may belong to a ledger that it had, whatever its name says. So each
@@ -368,20 +370,20 @@ def describe_stray(path: str, name: str, *, is_dir: bool) -> Unread:
         )
     index = next((file for file in files if _INDEX_FILE.fullmatch(file.rpartition("/")[2])), None)
     if index is None:
-        return Unread(path, Reason.UNKNOWN_FILE, Hides.NOTHING)
+        return UnreadPiece(path, Reason.UNKNOWN_FILE, Hides.NOTHING)
     detail = "the bookie does not look for it here" if index == path else f"{index}: the bookie does not look there"
-    return Unread(path, Reason.MISPLACED, Hides.UNLISTED, detail=detail)
+    return UnreadPiece(path, Reason.MISPLACED, Hides.UNLISTED, detail=detail)
 
 
-def _read_version(folder: Path, damage: list[Unread]) -> bytes | None:
+def _read_version(folder: Path, damage: list[UnreadPiece]) -> bytes | None:
     try:
         return read_bounded(folder / _VERSION, _LARGEST_VERSION)
     except FileNotFoundError:
         detail = "nothing shows that the folder belongs to this bookie"
-        damage.append(Unread(str(folder / _VERSION), Reason.MISSING, Hides.NOTHING, detail=detail))
+        damage.append(UnreadPiece(str(folder / _VERSION), Reason.MISSING, Hides.NOTHING, detail=detail))
     except OSError as error:
         detail = error.strerror or "cannot be read"
-        damage.append(Unread(str(folder / _VERSION), Reason.UNREADABLE, Hides.NOTHING, detail=detail))
+        damage.append(UnreadPiece(str(folder / _VERSION), Reason.UNREADABLE, Hides.NOTHING, detail=detail))
     return None
 
 
@@ -389,7 +391,7 @@ _Read = tuple[str, Cookie, bytes]
 """A cookie: its file, its content, its bytes."""
 
 
-def _read_cookies(folders: Sequence[Folder], damage: list[Unread]) -> list[_Read]:
+def _read_cookies(folders: Sequence[Folder], damage: list[UnreadPiece]) -> list[_Read]:
     read: list[_Read] = []
     for folder in folders:
         if folder.version is None:
@@ -398,7 +400,7 @@ def _read_cookies(folders: Sequence[Folder], damage: list[Unread]) -> list[_Read
         try:
             read.append((file, cookie_codec.decode(folder.version), folder.version))
         except FormatError as error:
-            damage.append(Unread(file, error.reason, Hides.EVERYTHING, error.offset, detail=error.detail))
+            damage.append(UnreadPiece(file, error.reason, Hides.EVERYTHING, error.offset, detail=error.detail))
     return read
 
 
@@ -429,8 +431,8 @@ def _has_room(cookie: Cookie, folders: Sequence[Folder]) -> bool:
     """Whether a cookie's list is long enough for these folders: for all of them, and for those of each role."""
     named = _list_named(cookie)
     return len(folders) <= len({name for _, name in named}) and all(
-        sum(folder.roles - {Role.INDEX} == {role} for folder in folders) <= sum(of is role for of, _ in named)
-        for role in (Role.LEDGER, Role.JOURNAL)
+        sum(folder.roles - {FolderRole.INDEX} == {role} for folder in folders) <= sum(of is role for of, _ in named)
+        for role in (FolderRole.LEDGER, FolderRole.JOURNAL)
     )
 
 
@@ -439,7 +441,7 @@ def _choose_bookie(
     read: Sequence[_Read],
     stated: str | None,
     configured: str | None,
-    damage: list[Unread],
+    damage: list[UnreadPiece],
     disputed: list[str],
 ) -> str:
     """Return the stated bookie; else the configured one, if a cookie names it; else the one that most cookies name."""
@@ -458,7 +460,7 @@ def _choose_bookie(
     if settles is None and len(named) > 1:
         disputed.append("bookie")
     damage += [
-        Unread(
+        UnreadPiece(
             file,
             Reason.CONFLICT,
             Hides.EVERYTHING if settles is None else Hides.NOTHING,
@@ -469,12 +471,12 @@ def _choose_bookie(
     ]
     if configured is not None and configured not in named:
         detail = f"names bookie {bookie}, and the bookie's configuration names {configured}"
-        damage.append(Unread(read[0][0], Reason.CONFLICT, Hides.NOTHING, detail=detail))
+        damage.append(UnreadPiece(read[0][0], Reason.CONFLICT, Hides.NOTHING, detail=detail))
     return bookie
 
 
 def _choose_instance(
-    read: Sequence[_Read], stated: str | None, damage: list[Unread], disputed: list[str]
+    read: Sequence[_Read], stated: str | None, damage: list[UnreadPiece], disputed: list[str]
 ) -> str | None:
     """Return the stated cluster instance; else the one that all cookies name; None where they disagree."""
     named = [(file, cookie.instance_id) for file, cookie, _ in read if cookie.instance_id is not None]
@@ -484,7 +486,7 @@ def _choose_instance(
         disputed.append("instance")
     right, hides = ("this cluster is", Hides.NOTHING) if stated else (f"{named[0][0]} names", Hides.EVERYTHING)
     damage += [
-        Unread(file, Reason.CONFLICT, hides, detail=f"names cluster instance {instance}, and {right} {wanted}")
+        UnreadPiece(file, Reason.CONFLICT, hides, detail=f"names cluster instance {instance}, and {right} {wanted}")
         for wanted in (stated or named[0][1],)
         for file, instance in named
         if instance != wanted
@@ -493,7 +495,7 @@ def _choose_instance(
 
 
 def _choose_cookie(
-    read: Sequence[_Read], bookie: str, instance_id: str | None, damage: list[Unread]
+    read: Sequence[_Read], bookie: str, instance_id: str | None, damage: list[UnreadPiece]
 ) -> tuple[Cookie | None, bytes | None]:
     """Return the bookie's cookie; of several the one with the longest lists, corrected where none names the cluster."""
     if not read:
@@ -505,35 +507,37 @@ def _choose_cookie(
         cookie = replace(cookie, instance_id=instance_id)
         raw = cookie_codec.encode(cookie)
     damage += [
-        Unread(other_file, Reason.CONFLICT, Hides.EVERYTHING, detail=f"lists other folders than {file}")
+        UnreadPiece(other_file, Reason.CONFLICT, Hides.EVERYTHING, detail=f"lists other folders than {file}")
         for other_file, other, _ in read
         if _list_named(other) != _list_named(cookie)
     ]
     return cookie, raw
 
 
-def _list_named(cookie: Cookie) -> list[tuple[Role, str]]:
+def _list_named(cookie: Cookie) -> list[tuple[FolderRole, str]]:
     """The folders that a cookie names; index folders are the ledger folders where it names none."""
     return [
-        *((Role.JOURNAL, n) for n in cookie.journal_dirs),
-        *((Role.LEDGER, n) for n in cookie.ledger_dirs),
-        *((Role.INDEX, n) for n in cookie.index_dirs or cookie.ledger_dirs),
+        *((FolderRole.JOURNAL, n) for n in cookie.journal_dirs),
+        *((FolderRole.LEDGER, n) for n in cookie.ledger_dirs),
+        *((FolderRole.INDEX, n) for n in cookie.index_dirs or cookie.ledger_dirs),
     ]
 
 
-def _match_places(folders: Sequence[Folder], cookie: Cookie | None, damage: list[Unread]) -> tuple[Place, ...]:
+def _match_places(folders: Sequence[Folder], cookie: Cookie | None, damage: list[UnreadPiece]) -> tuple[Place, ...]:
     # Without index folders of its own a bookie keeps its index in the ledger folders, also while there is none yet.
     shared = cookie is not None and not cookie.index_dirs
     places: list[Place] = []
-    for role in Role:
-        fit = [role in f.roles or (shared and role is Role.INDEX and Role.LEDGER in f.roles) for f in folders]
+    for role in FolderRole:
+        fit = [
+            role in f.roles or (shared and role is FolderRole.INDEX and FolderRole.LEDGER in f.roles) for f in folders
+        ]
         names = [n for r, n in _list_named(cookie) if r is role] if cookie else []
         match = match_names(names, [f.given for f in folders], fit)
         for number, (name, position) in enumerate(zip(names, match, strict=True)):
             places.append(Place(role, None if position is None else folders[position], number, name))
             if position is None:
                 detail = f"{role} folder of the cookie; {len(names) - match.count(None)} of {len(names)} were given"
-                damage.append(Unread(name, Reason.MISSING, Hides.EVERYTHING, detail=detail))
+                damage.append(UnreadPiece(name, Reason.MISSING, Hides.EVERYTHING, detail=detail))
         places += [Place(role, f, None, str(f.given)) for at, f in enumerate(folders) if fit[at] and at not in match]
     return tuple(places)
 

@@ -10,7 +10,7 @@ from recovery.collect.incremental.journals import JournalReuse
 from recovery.collect.incremental.logs import LogReuse
 from recovery.collect.incremental.previous import Previous
 from recovery.collect.incremental.records import ReadsHeaders, Reused, SeenFile, Terms
-from recovery.collect.incremental.state import State
+from recovery.collect.incremental.state import CollectedState
 from recovery.collect.incremental.writing import KeptWriter
 from recovery.collect.rows.index_slots import IndexRows
 from recovery.collect.rows.ledger_facts import Interned
@@ -45,7 +45,7 @@ class Incremental:
     ) -> None:
         previous = Previous(terms, since, interned.scopes)
         self.reused: Reused = previous.reused
-        self.files = State(previous, scratch, started, interned)
+        self.files = CollectedState(previous, scratch, started, interned)
         self.journals = JournalReuse(self.files)
         self.logs = LogReuse(self.files)
         self.indexes = IndexReuse(self.files)

@@ -7,7 +7,7 @@ import numpy as np
 from recovery.collect.incremental.previous import BUCKETS_PER_SHARE
 from recovery.collect.incremental.records import FILE_COLUMN, ReadsHeaders
 from recovery.collect.incremental.row_sets import are_among, find_files_of, name_columns, renumber
-from recovery.collect.incremental.state import State
+from recovery.collect.incremental.state import CollectedState
 from recovery.collect.rows.entry_headers import DIGEST_COLUMN
 from recovery.collect.rows.scoped_ids import bucket_of
 from recovery.collect.rows.source_copies import Ints, list_entries, subtract_groups, to_groups
@@ -16,7 +16,7 @@ from recovery.model.groups import KeyedGroups
 
 
 def take_over_headers(
-    state: State, paths: Sequence[str], wanted: KeyedGroups, read: ReadsHeaders, take: Callable[[Ints], None]
+    state: CollectedState, paths: Sequence[str], wanted: KeyedGroups, read: ReadsHeaders, take: Callable[[Ints], None]
 ) -> KeyedGroups:
     """Pass on the wanted headers in some files; return the wanted ones that are in none of them.
 

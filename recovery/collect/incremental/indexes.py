@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from recovery.collect.incremental.records import SOURCE_COLUMN, KeptLedgers, SeenFile
 from recovery.collect.incremental.row_sets import are_unique, sum_fingerprints
-from recovery.collect.incremental.state import State
+from recovery.collect.incremental.state import CollectedState
 from recovery.collect.rows.entry_headers import DIGEST_COLUMN
 from recovery.collect.rows.index_slots import IndexRows
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE
@@ -25,7 +25,7 @@ class IndexReuse:
         damaged: ledgers without a kept result.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: CollectedState) -> None:
         self._state = state
         self.confirms_all = False
         self.is_sound = True

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.collect.incremental.records import FILE_COLUMN, SeenFile, SpecialFacts, TakesSpecial
-from recovery.collect.incremental.state import SPECIAL_WIDTH, State
+from recovery.collect.incremental.state import SPECIAL_WIDTH, CollectedState
 from recovery.collect.rows.ledger_facts import NONE
 from recovery.collect.rows.source_copies import Ints, Mask
 from recovery.collect.rows.spool import Spool
@@ -21,7 +21,7 @@ _WAITING: Final = 1 << 17
 class JournalReuse:
     """Takes over journals, and keeps their results."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: CollectedState) -> None:
         self._state = state
         self._waiting: list[tuple[int, ...]] = []
 

@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from recovery.collect.incremental.records import FILE_COLUMN, SeenFile
-from recovery.collect.incremental.state import State
+from recovery.collect.incremental.state import CollectedState
 from recovery.collect.rows.source_copies import Ints
 
 
 class LogReuse:
     """Takes over entry logs, and keeps the ledgers of their maps."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: CollectedState) -> None:
         self._state = state
 
     def take_over(self, known: Ints, take: Callable[[Ints], None]) -> dict[str, bool]:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.collect.incremental.records import FINGERPRINT_WIDTH, SOURCE_COLUMN
-from recovery.collect.rows.index_slots import Block, Piece
+from recovery.collect.rows.index_slots import Block, IndexPiece
 from recovery.collect.rows.ledger_facts import LEDGER, NONE
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, Mask, are_members, find_starts, sort_groups
 from recovery.model import tables
@@ -41,7 +41,7 @@ def are_unique(sorted_keys: Ints) -> Mask:
     return np.repeat(size == 1, size)
 
 
-def find_logs_of(piece: Piece | Block) -> Ints:
+def find_logs_of(piece: IndexPiece | Block) -> Ints:
     """Return ledger and log of the slots of a piece, of neighbours that are alike one row."""
     if isinstance(piece, Block):
         log = piece.slots[piece.slots != 0] >> _LOG_SHIFT
@@ -52,7 +52,7 @@ def find_logs_of(piece: Piece | Block) -> Ints:
     return np.column_stack((ledger[fresh], log[fresh]))
 
 
-def hash_slots(rows: Piece, source: int) -> Ints:
+def hash_slots(rows: IndexPiece, source: int) -> Ints:
     """Return a fingerprint row for each ledger of a piece: the sum over its slots of a mixed number, and their count.
 
     Sums of several pieces add up to that of the whole; ledgers with facts alone have 0.

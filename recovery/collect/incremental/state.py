@@ -22,7 +22,7 @@ SPECIAL_WIDTH: Final = 5
 """Columns of rows of special records: ledger, file, kind, number of a byte string, LAC."""
 
 
-class State:
+class CollectedState:
     """Files and rows.
 
     Args:

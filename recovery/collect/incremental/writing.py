@@ -12,7 +12,7 @@ from recovery.collect.incremental.journals import LAC as LAC_RECORD
 from recovery.collect.incremental.previous import hash_manifest, hash_passwords
 from recovery.collect.incremental.records import SOURCE_COLUMN, Binding, Terms
 from recovery.collect.incremental.row_sets import are_unique, look_up, name_columns, sum_fingerprints
-from recovery.collect.incremental.state import State
+from recovery.collect.incremental.state import CollectedState
 from recovery.collect.rows.index_slots import IndexRows
 from recovery.collect.rows.ledger_facts import FENCED, KEY, LAC, LEDGER, LIMBO, SOURCE
 from recovery.collect.rows.scoped_ids import bucket_of
@@ -36,7 +36,7 @@ class KeptWriter:
         started: when it began.
     """
 
-    def __init__(self, state: State, indexes: IndexReuse, terms: Terms, started: datetime) -> None:
+    def __init__(self, state: CollectedState, indexes: IndexReuse, terms: Terms, started: datetime) -> None:
         self._state = state
         self._indexes = indexes
         self._terms = terms

@@ -12,7 +12,7 @@ from recovery.model.ids import LedgerId
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class LifeEvidence:
     """What tells one life of a bookie from another; see `docs/formats/inventory.md`."""
 
     kind: str
@@ -61,7 +61,7 @@ class BookieRow:
 
     bookie: str
     incarnation: int
-    incarnation_evidence: Sequence[Evidence]
+    incarnation_evidence: Sequence[LifeEvidence]
     instance_id: str | None = None
     cookie: bytes | None = None
     version_files: Sequence[VersionFile] = ()

@@ -19,7 +19,7 @@ NO_LAC: Final = -2
 """A number below every explicit LAC."""
 
 
-class Source(StrEnum):
+class CopySource(StrEnum):
     """Where copies are known from; values are stored."""
 
     INDEX = "index"
@@ -55,7 +55,7 @@ class Known:
 
 
 def make_copies(
-    source: Source, known: Known, groups: KeyedGroups, heads: Ints, bookie: str, incarnation: int
+    source: CopySource, known: Known, groups: KeyedGroups, heads: Ints, bookie: str, incarnation: int
 ) -> pa.Table:
     """Return rows of COPIES.
 

@@ -50,7 +50,7 @@ class Hides(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadPiece:
     """One piece of damage where it was found.
 
     Attributes:
@@ -80,7 +80,7 @@ class Unread:
 class TakesDamage(Protocol):
     """Receives pieces of damage, in any order."""
 
-    def add(self, piece: Unread) -> None:
+    def add(self, piece: UnreadPiece) -> None:
         """Take one piece."""
         ...
 
@@ -93,14 +93,14 @@ class DamageList:
         pieces: in the order in which it came.
     """
 
-    pieces: list[Unread] = field(default_factory=list)
+    pieces: list[UnreadPiece] = field(default_factory=list)
 
-    def add(self, piece: Unread) -> None:
+    def add(self, piece: UnreadPiece) -> None:
         """Take one piece."""
         self.pieces.append(piece)
 
 
-def _make_row(piece: Unread, bookie: str, incarnation: int, scopes: Scopes) -> dict[str, object]:
+def _make_row(piece: UnreadPiece, bookie: str, incarnation: int, scopes: Scopes) -> dict[str, object]:
     groups = None if piece.entries is None else [dict(zip(_GROUP, group, strict=True)) for group in piece.entries]
     ledger = None if piece.ledger is None else scopes.id(piece.ledger)
     return {
@@ -119,7 +119,7 @@ def _make_row(piece: Unread, bookie: str, incarnation: int, scopes: Scopes) -> d
     }
 
 
-def make_damage_table(pieces: Iterable[Unread], bookie: str, incarnation: int) -> pa.Table:
+def make_damage_table(pieces: Iterable[UnreadPiece], bookie: str, incarnation: int) -> pa.Table:
     """Return rows of DAMAGE; ledgers are of scope 0."""
     rows = [_make_row(piece, bookie, incarnation, Scopes()) for piece in pieces]
     return pa.Table.from_pylist(rows, schema=tables.DAMAGE)
@@ -158,7 +158,7 @@ class DamageLog:
     dangling: int = 0
     _rows: list[dict[str, object]] = field(default_factory=list)
 
-    def add(self, piece: Unread) -> None:
+    def add(self, piece: UnreadPiece) -> None:
         """Take one piece."""
         hides = piece.hides is not Hides.NOTHING
         self.count += 1
@@ -191,7 +191,7 @@ class DamageLog:
             self._rows = []
 
 
-def find_suspect_disk(folder: Path, spoiled: Iterable[str], files: Mapping[str, int]) -> Unread | None:
+def find_suspect_disk(folder: Path, spoiled: Iterable[str], files: Mapping[str, int]) -> UnreadPiece | None:
     """Return the report of a folder with many damaged files; None if they are few.
 
     Args:
@@ -211,4 +211,4 @@ def find_suspect_disk(folder: Path, spoiled: Iterable[str], files: Mapping[str, 
         f"{counts} are damaged: suspect this disk. Stop the bookie, copy the disk sector by sector before anything "
     )
     detail += "else reads it, collect the copy, and replace the disk"
-    return Unread(str(folder), Reason.SUSPECT_DISK, Hides.NOTHING, detail=detail)
+    return UnreadPiece(str(folder), Reason.SUSPECT_DISK, Hides.NOTHING, detail=detail)

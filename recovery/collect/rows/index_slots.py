@@ -15,7 +15,7 @@ Slots = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class IndexPiece:
     """A part of an index; a ledger's slots come together and ascending, and may go on in the next piece.
 
     Attributes:
@@ -28,13 +28,13 @@ class Piece:
     location: Ints
     facts: Ints
 
-    def to_piece(self) -> "Piece":
+    def to_piece(self) -> "IndexPiece":
         """Return itself."""
         return self
 
-    def select(self, rows: slice) -> "Piece":
+    def select(self, rows: slice) -> "IndexPiece":
         """Return some of the slots, and no facts."""
-        return Piece(self.ledger[rows], self.entry[rows], self.location[rows], self.facts[:0])
+        return IndexPiece(self.ledger[rows], self.entry[rows], self.location[rows], self.facts[:0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ class Block:
     slots: Slots
     groups: KeyedGroups
 
-    def to_piece(self) -> Piece:
+    def to_piece(self) -> IndexPiece:
         """Return a row for each slot that is not empty."""
         return make_piece(self.ledger, self.first, self.slots)
 
@@ -66,14 +66,14 @@ class Block:
         return int(self.slots[row]) if 0 <= row < len(self.slots) else 0
 
 
-def make_piece(ledger: int, first: int, slots: Slots) -> Piece:
+def make_piece(ledger: int, first: int, slots: Slots) -> IndexPiece:
     """Return neighbouring slots of one ledger from entry `first` on; 0: empty."""
     filled = np.flatnonzero(slots.view(np.int64))
     location = slots[filled].astype(np.int64)
-    return Piece(np.full(len(filled), ledger), filled + first, location, np.empty((0, FACT_WIDTH), np.int64))
+    return IndexPiece(np.full(len(filled), ledger), filled + first, location, np.empty((0, FACT_WIDTH), np.int64))
 
 
-def make_block(ledger: int, first: int, slots: Slots) -> Piece | Block:
+def make_block(ledger: int, first: int, slots: Slots) -> IndexPiece | Block:
     """Return the slots as a block, if a few patterns show which are empty."""
     groups = find_patterns(slots.view(np.int64) != 0, ledger, first)
     return make_piece(ledger, first, slots) if groups is None else Block(ledger, first, slots, groups)

@@ -33,7 +33,7 @@ from recovery.collect.disk.file_reader import Mapped, Meter
 from recovery.collect.disk.folders import Folder
 from recovery.collect.incremental.collection import Incremental
 from recovery.collect.incremental.records import SeenFile
-from recovery.collect.rows.damage import DamageLog, Hides, TakesDamage, Unread
+from recovery.collect.rows.damage import DamageLog, Hides, TakesDamage, UnreadPiece
 from recovery.collect.rows.source_copies import Ints, from_rows, to_groups, to_rows
 from recovery.collect.sources.entry_records import RecordFile, describe_vanished, scan_file
 from recovery.errors import Damage, FormatError, Reason
@@ -63,15 +63,17 @@ def find_logs(folder: Folder, damage: TakesDamage) -> dict[int, list[RecordFile]
                 status = item.stat()
             except OSError as error:
                 detail = error.strerror or "cannot be read"
-                damage.add(Unread(item.path, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
+                damage.add(UnreadPiece(item.path, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
                 continue
             if not stat.S_ISREG(status.st_mode):
-                damage.add(Unread(item.path, Reason.UNREADABLE, Hides.UNLISTED, detail="not a regular file"))
+                damage.add(UnreadPiece(item.path, Reason.UNREADABLE, Hides.UNLISTED, detail="not a regular file"))
                 continue
             if status.st_size > entry_log.LARGEST:
                 detail = f"no location reaches beyond {entry_log.LARGEST} bytes: later bytes are not read"
                 size = status.st_size - entry_log.LARGEST
-                unread = Unread(item.path, Reason.BAD_LENGTH, Hides.UNLISTED, entry_log.LARGEST, size, detail=detail)
+                unread = UnreadPiece(
+                    item.path, Reason.BAD_LENGTH, Hides.UNLISTED, entry_log.LARGEST, size, detail=detail
+                )
                 damage.add(unread)
             file = RecordFile(item.path, min(status.st_size, entry_log.LARGEST))
             if log_id is not None:
@@ -95,7 +97,7 @@ def list_folder(folder: Path, damage: TakesDamage) -> Iterator[Iterator[os.DirEn
         listing = os.scandir(folder)
     except OSError as error:
         detail = error.strerror or "cannot be listed"
-        damage.add(Unread(str(folder), Reason.UNREADABLE, Hides.EVERYTHING, detail=detail))
+        damage.add(UnreadPiece(str(folder), Reason.UNREADABLE, Hides.EVERYTHING, detail=detail))
         yield iter(())
         return
     with listing:
@@ -108,7 +110,7 @@ def read_decimal(log_id: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class LogScan:
     """The result of reading logs whole.
 
     Attributes:
@@ -130,7 +132,7 @@ def scan_unlisted(
     *,
     take_records: TakesRecords | None = None,
     incremental: Incremental | None = None,
-) -> Scanned:
+) -> LogScan:
     """Read the logs that may hold entries outside of the index.
 
     Args:
@@ -178,7 +180,7 @@ def scan_unlisted(
                     seen.read = True
         except OSError as error:
             detail = error.strerror or "cannot be read"
-            unread = Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, 0, file.size, detail=detail)
+            unread = UnreadPiece(file.path, Reason.UNREADABLE, Hides.UNLISTED, 0, file.size, detail=detail)
             damage.add(describe_vanished(file.path) or unread)
         finally:
             if seen is not None:
@@ -186,7 +188,7 @@ def scan_unlisted(
             if listed is not None and damage.count > damaged:
                 largest = max(largest, int(listed.max(initial=-1)))
         meter.took(0, 1)
-    return Scanned(tuple(scanned), largest)
+    return LogScan(tuple(scanned), largest)
 
 
 def _read_map(log: Mapped, file: RecordFile, damage: DamageLog) -> tuple[Ints | None, Damage | None]:
@@ -214,19 +216,21 @@ def _read_map(log: Mapped, file: RecordFile, damage: DamageLog) -> tuple[Ints | 
         if zeros_end(log.view, 0) == log.size:
             return None, None  # reserved by the direct I/O logger, and killed before its header was written
         # The records do not depend on the header.
-        damage.add(Unread(file.path, error.reason, Hides.NOTHING, error.offset, 0, detail=error.detail))
+        damage.add(UnreadPiece(file.path, error.reason, Hides.NOTHING, error.offset, 0, detail=error.detail))
     except OSError:
         pass  # reported when the whole file is read
     return None, None
 
 
-def _describe_fault(file: RecordFile, fault: Damage, *, is_whole: bool) -> Unread:
+def _describe_fault(file: RecordFile, fault: Damage, *, is_whole: bool) -> UnreadPiece:
     """Return what a header without its ledgers map hides: nothing, unless the log may have lost its end."""
     if fault.reason is Reason.TRUNCATED and not is_whole:
         detail = f"{fault.detail}: the log lost its end"
-        return Unread(file.path, fault.reason, Hides.UNLISTED, fault.offset, detail=detail)
+        return UnreadPiece(file.path, fault.reason, Hides.UNLISTED, fault.offset, detail=detail)
     detail = f"{fault.detail}, and no map is there. {entry_log.UNCLEARED_HEADERS}"
-    return Unread(file.path, Reason.BAD_VALUE, Hides.NOTHING, entry_log.MAP_FIELDS, 0, detail=detail, is_doubtful=True)
+    return UnreadPiece(
+        file.path, Reason.BAD_VALUE, Hides.NOTHING, entry_log.MAP_FIELDS, 0, detail=detail, is_doubtful=True
+    )
 
 
 def _scan(
@@ -261,9 +265,9 @@ def _scan(
     for part_groups in groups:
         take(part_groups)
     for part in pieces:
-        damage.add(Unread(file.path, part.reason, Hides.UNLISTED, part.offset, part.length, detail=part.detail))
+        damage.add(UnreadPiece(file.path, part.reason, Hides.UNLISTED, part.offset, part.length, detail=part.detail))
     for offset, length in log.unreadable:
-        damage.add(Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, offset, length))
+        damage.add(UnreadPiece(file.path, Reason.UNREADABLE, Hides.UNLISTED, offset, length))
     return bool(groups) and not (is_cut or pieces or log.unreadable)
 
 

@@ -23,7 +23,7 @@ from recovery.codecs.entry_log import log_id_of
 from recovery.codecs.framing import SCOPED_IDS, Entries
 from recovery.codecs.journal import MetaRecord
 from recovery.collect.disk.file_reader import Mapped, Meter
-from recovery.collect.rows.damage import Hides, TakesDamage, Unread
+from recovery.collect.rows.damage import Hides, TakesDamage, UnreadPiece
 from recovery.collect.rows.entry_headers import HEAD_WIDTH, NUMBER_OF_DIGEST, SIZE_COLUMN, make_head
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import Ints, Mask, are_members
@@ -309,7 +309,7 @@ class RecordFiles:
             elif tell:
                 detail = error.strerror or "cannot be read"
                 self._damage.add(
-                    Unread(source.path, Reason.UNREADABLE, Hides.NOTHING, position, len(into), detail=detail)
+                    UnreadPiece(source.path, Reason.UNREADABLE, Hides.NOTHING, position, len(into), detail=detail)
                 )
             return None
         self._meter.took(got)
@@ -319,7 +319,7 @@ class RecordFiles:
         if source.path not in self._reported:
             self._reported.add(source.path)
             detail = "holds the log of another id, after a compaction that did not end; the bookie does not find it"
-            self._damage.add(Unread(source.path, Reason.MISPLACED, Hides.NOTHING, detail=detail))
+            self._damage.add(UnreadPiece(source.path, Reason.MISPLACED, Hides.NOTHING, detail=detail))
 
 
 def _find_proven(data: memoryview, begin: Ints, ledger: Ints, entry: Ints) -> tuple[Ints, Ints]:
@@ -344,7 +344,7 @@ def _find_proven(data: memoryview, begin: Ints, ledger: Ints, entry: Ints) -> tu
     return near[rows], np.column_stack((*(column[rows].astype(np.int64) for column in columns), digest[digest >= 0]))
 
 
-def describe_vanished(path: str) -> Unread | None:
+def describe_vanished(path: str) -> UnreadPiece | None:
     """Return the report of an entry log that a running bookie deleted while it was read; None if it did not.
 
     What it holds was deleted, or is in another log: a folder that is gone, or a link to nowhere, is damage.
@@ -352,7 +352,7 @@ def describe_vanished(path: str) -> Unread | None:
     if os.path.lexists(path) or not Path(path).with_name("VERSION").exists():
         return None
     detail = "the bookie deleted it while it was collected: its ledgers are deleted, or their entries compacted"
-    return Unread(path, Reason.MISSING, Hides.NOTHING, detail=detail, is_vanished=True)
+    return UnreadPiece(path, Reason.MISSING, Hides.NOTHING, detail=detail, is_vanished=True)
 
 
 ScansBytes = Callable[[memoryview], Iterable[Entries | MetaRecord | Damage]]

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from recovery.collect.rows.entry_headers import DIGEST_COLUMN, SIZE_COLUMN
-from recovery.collect.rows.index_slots import Block, IndexRows, Piece, TakesRows
+from recovery.collect.rows.index_slots import Block, IndexPiece, IndexRows, TakesRows
 from recovery.collect.rows.ledger_facts import FACT_WIDTH
 from recovery.collect.rows.source_copies import Grouper, Ints, Mask, find_starts, make_runs, to_groups, to_rows
 from recovery.collect.sources.entry_records import RecordFiles
@@ -49,13 +49,13 @@ class IndexTaker:
         self._confirms_all = confirms_all
         self._batch = batch
         self._grouper = Grouper()
-        self._waiting: list[Piece | Block] = []
+        self._waiting: list[IndexPiece | Block] = []
         self._count = 0
         self._known = [np.empty(0, np.int64)]
 
-    def take(self, piece: Piece | Block) -> None:
+    def take(self, piece: IndexPiece | Block) -> None:
         """Add a piece."""
-        if isinstance(piece, Piece):
+        if isinstance(piece, IndexPiece):
             self._index.facts.add(piece.facts)
         if not len(piece.groups.key if isinstance(piece, Block) else piece.ledger):
             return
@@ -94,10 +94,10 @@ class IndexTaker:
             ends = slots[slots != 0]
         return bool(self._logs.inside(ends >> _LOG_SHIFT, ends & _POSITION).all())
 
-    def _confirm(self, pieces: Sequence[Piece | Block], *, whole: bool) -> None:
+    def _confirm(self, pieces: Sequence[IndexPiece | Block], *, whole: bool) -> None:
         """Confirm slots; `whole`: the last ledger has no further slots."""
         parts = _join_pieces(pieces)
-        rows = [part if isinstance(part, Piece) else _find_ends(part) for part in parts]
+        rows = [part if isinstance(part, IndexPiece) else _find_ends(part) for part in parts]
         ledger, entry, location = (
             np.concatenate([getattr(rows_of_part, name) for rows_of_part in rows])
             for name in ("ledger", "entry", "location")
@@ -115,7 +115,7 @@ class IndexTaker:
         low = 0
         for part, rows_of_part in zip(parts, rows, strict=True):
             high = low + len(rows_of_part.ledger)
-            if isinstance(part, Piece):
+            if isinstance(part, IndexPiece):
                 self._take_confirmed(ledger[low:high], entry[low:high], good[low:high])
             elif good[low:high].all():
                 for block in part:
@@ -173,25 +173,29 @@ class IndexTaker:
         return wrong
 
 
-def _count_slots(piece: Piece | Block) -> int:
+def _count_slots(piece: IndexPiece | Block) -> int:
     return len(piece.slots if isinstance(piece, Block) else piece.ledger)
 
 
-def _split_last_ledger(pieces: Sequence[Piece | Block]) -> tuple[list[Piece | Block], list[Piece | Block]]:
+def _split_last_ledger(
+    pieces: Sequence[IndexPiece | Block],
+) -> tuple[list[IndexPiece | Block], list[IndexPiece | Block]]:
     """Return the slots before the last ledger, and the slots of the last ledger."""
     last = _find_ends_of_ledgers(pieces[-1])[-1]
     cut = len(pieces)
     while cut and _find_ends_of_ledgers(pieces[cut - 1])[0] == last:
         cut -= 1
     head, tail = [*pieces[:cut]], [*pieces[cut:]]
-    if cut and isinstance(half := head[-1], Piece) and half.ledger[-1] == last:
+    if cut and isinstance(half := head[-1], IndexPiece) and half.ledger[-1] == last:
         row = int(find_starts(half.ledger)[-1])
         head[-1] = half.select(slice(row))
         tail.insert(0, half.select(slice(row, None)))
     return head, tail
 
 
-def _split_end(pieces: Sequence[Piece | Block], slots: int) -> tuple[list[Piece | Block], list[Piece | Block]]:
+def _split_end(
+    pieces: Sequence[IndexPiece | Block], slots: int
+) -> tuple[list[IndexPiece | Block], list[IndexPiece | Block]]:
     """Divide the pieces: all but the last ones, and the last ones, which have at least the given number of slots."""
     cut, kept = len(pieces), 0
     while cut and kept < slots:
@@ -200,31 +204,31 @@ def _split_end(pieces: Sequence[Piece | Block], slots: int) -> tuple[list[Piece 
     return [*pieces[:cut]], [*pieces[cut:]]
 
 
-def _find_ends_of_ledgers(piece: Piece | Block) -> tuple[int, int]:
+def _find_ends_of_ledgers(piece: IndexPiece | Block) -> tuple[int, int]:
     """Return the first and the last ledger of a piece."""
     return (piece.ledger, piece.ledger) if isinstance(piece, Block) else (int(piece.ledger[0]), int(piece.ledger[-1]))
 
 
-def _join_pieces(pieces: Sequence[Piece | Block]) -> list[Piece | list[Block]]:
+def _join_pieces(pieces: Sequence[IndexPiece | Block]) -> list[IndexPiece | list[Block]]:
     """Return the blocks of ledgers that have only blocks, and all other slots as rows."""
-    mixed = {ledger for piece in pieces if isinstance(piece, Piece) for ledger in _find_ends_of_ledgers(piece)}
+    mixed = {ledger for piece in pieces if isinstance(piece, IndexPiece) for ledger in _find_ends_of_ledgers(piece)}
 
-    def alone(piece: Piece | Block) -> int | None:
+    def alone(piece: IndexPiece | Block) -> int | None:
         return piece.ledger if isinstance(piece, Block) and piece.ledger not in mixed else None
 
-    parts: list[Piece | list[Block]] = []
+    parts: list[IndexPiece | list[Block]] = []
     for ledger, pieces_of_ledger in groupby(pieces, alone):
         if ledger is None:
             rows = [piece.to_piece() for piece in pieces_of_ledger]
             columns = zip(*((row.ledger, row.entry, row.location) for row in rows), strict=True)
             ledgers, entries, locations = (np.concatenate(column) for column in columns)
-            parts.append(Piece(ledgers, entries, locations, rows[0].facts[:0]))
+            parts.append(IndexPiece(ledgers, entries, locations, rows[0].facts[:0]))
         else:
             parts.append([block for block in pieces_of_ledger if isinstance(block, Block)])
     return parts
 
 
-def _find_ends(blocks: Sequence[Block]) -> Piece:
+def _find_ends(blocks: Sequence[Block]) -> IndexPiece:
     """Return the rows of a ledger's first slot and of the last two: where its headers are read."""
     first, last = int(blocks[0].groups.first[0]), int(blocks[-1].groups.last[-1] + blocks[-1].groups.size[-1]) - 1
     where = {
@@ -235,7 +239,7 @@ def _find_ends(blocks: Sequence[Block]) -> Piece:
     }
     entries = np.fromiter(where, np.int64, len(where))
     locations = np.fromiter(where.values(), np.int64, len(where))
-    return Piece(np.full(len(where), blocks[0].ledger), entries, locations, np.empty((0, FACT_WIDTH), np.int64))
+    return IndexPiece(np.full(len(where), blocks[0].ledger), entries, locations, np.empty((0, FACT_WIDTH), np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,10 +20,10 @@ import numpy as np
 from backends.errors import BackendError, NoSuchStoreError
 from backends.rocks import RocksReader, open_read_only
 from recovery.codecs import ledger_db
-from recovery.codecs.ledger_db import LedgerRow, StorageFlags
+from recovery.codecs.ledger_db import BookieLedgerRow, StorageFlags
 from recovery.collect.disk.file_reader import Meter
-from recovery.collect.rows.damage import Hides, TakesDamage, Unread
-from recovery.collect.rows.index_slots import Piece
+from recovery.collect.rows.damage import Hides, TakesDamage, UnreadPiece
+from recovery.collect.rows.index_slots import IndexPiece
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, LEDGER, NONE, Interned
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import Ints, find_starts
@@ -63,7 +63,7 @@ class Database:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class LocationRange:
     """A part of a database of locations: all rows of a ledger are in one part.
 
     Attributes:
@@ -104,12 +104,12 @@ def _read_rows(folder: Path, meter: Meter, damage: TakesDamage) -> Iterator[tupl
 
 def _report(folder: Path, error: BackendError, damage: TakesDamage) -> None:
     reason = Reason.MISSING if isinstance(error, NoSuchStoreError) else Reason.UNREADABLE
-    damage.add(Unread(str(folder), reason, Hides.EVERYTHING, detail=str(error)))
+    damage.add(UnreadPiece(str(folder), reason, Hides.EVERYTHING, detail=str(error)))
 
 
 def _report_passed_over(reader: RocksReader, damage: TakesDamage) -> None:
     if reader.damage is not None:
-        damage.add(Unread(str(reader.folder), Reason.BAD_VALUE, Hides.EVERYTHING, detail=reader.damage))
+        damage.add(UnreadPiece(str(reader.folder), Reason.BAD_VALUE, Hides.EVERYTHING, detail=reader.damage))
 
 
 def _decode_facts(
@@ -129,9 +129,9 @@ def _decode_facts(
         try:
             row = decode(key, value)
         except FormatError as error:
-            damage.add(Unread(file, error.reason, Hides.NOTHING, detail=f"row {key.hex()}: {error.detail}"))
+            damage.add(UnreadPiece(file, error.reason, Hides.NOTHING, detail=f"row {key.hex()}: {error.detail}"))
             continue
-        if isinstance(row, LedgerRow):
+        if isinstance(row, BookieLedgerRow):
             # A rebuild enters every ledger of every journal into every folder: in a foreign one it says nothing.
             if not (row.rebuilt and database.is_foreign(row.ledger)):
                 facts.append(_make_fact(row, database, secrets))
@@ -140,26 +140,26 @@ def _decode_facts(
                     alike[value] = facts[-1][1:]
         elif isinstance(row, StorageFlags) and row.needs_integrity_check:
             detail = "the bookie's own flags say that entries may be missing (NEEDS_INTEGRITY_CHECK)"
-            damage.add(Unread(file, Reason.CONFLICT, Hides.EVERYTHING, detail=detail))
+            damage.add(UnreadPiece(file, Reason.CONFLICT, Hides.EVERYTHING, detail=detail))
     rows_of_facts = np.array(facts, np.int64).reshape(-1, FACT_WIDTH)
     rows_of_facts[:, LEDGER] = secrets.scopes.keys(np.array(scopes, np.int64), rows_of_facts[:, LEDGER])
     return rows_of_facts
 
 
-def _make_fact(row: LedgerRow, database: Database, secrets: Interned) -> tuple[int, ...]:
+def _make_fact(row: BookieLedgerRow, database: Database, secrets: Interned) -> tuple[int, ...]:
     lac = NONE if row.explicit_lac is None else secrets.add_lac(row.explicit_lac)
     return row.ledger, database.source, int(row.fenced), int(row.limbo or False), secrets.add_key(row.master_key), lac
 
 
-def read_locations(database: Database, meter: Meter, damage: TakesDamage, scopes: Scopes) -> Iterator[Piece]:
+def read_locations(database: Database, meter: Meter, damage: TakesDamage, scopes: Scopes) -> Iterator[IndexPiece]:
     """Yield the rows of the databases of locations of one folder."""
     for part in split_ranges(database, damage):
         yield from read_range(part, meter, damage, scopes)
 
 
-def split_ranges(database: Database, damage: TakesDamage) -> list[Range]:
+def split_ranges(database: Database, damage: TakesDamage) -> list[LocationRange]:
     """Return the databases of locations of one folder in parts of about equal time; none if one is missing."""
-    ranges: list[Range] = []
+    ranges: list[LocationRange] = []
     for name in (LOCATIONS, SCOPED_LOCATIONS) if has_scopes(database.folder) else (LOCATIONS,):
         try:
             with open_read_only(database.folder / name) as reader:
@@ -168,11 +168,11 @@ def split_ranges(database: Database, damage: TakesDamage) -> list[Range]:
         except BackendError as error:
             _report(database.folder / name, error, damage)
             continue
-        ranges += [Range(database, name, *bounds) for bounds in pairwise([None, *cuts, None])]
+        ranges += [LocationRange(database, name, *bounds) for bounds in pairwise([None, *cuts, None])]
     return ranges
 
 
-def read_range(part: Range, meter: Meter, damage: TakesDamage, scopes: Scopes) -> Iterator[Piece]:
+def read_range(part: LocationRange, meter: Meter, damage: TakesDamage, scopes: Scopes) -> Iterator[IndexPiece]:
     """Yield a part of the rows of a database of locations; skipped parts were reported at its opening."""
     folder = part.database.folder / part.name
     last_reported: int | None = None
@@ -182,8 +182,8 @@ def read_range(part: Range, meter: Meter, damage: TakesDamage, scopes: Scopes) -
                 meter.took(len(keys) * (len(keys[0]) + len(values[0])))
                 locations = ledger_db.decode_locations(keys, values, scoped=part.name == SCOPED_LOCATIONS)
                 for bad in locations.damage:
-                    damage.add(Unread(str(folder), bad.reason, Hides.EVERYTHING, detail=bad.detail))
-                piece = Piece(
+                    damage.add(UnreadPiece(str(folder), bad.reason, Hides.EVERYTHING, detail=bad.detail))
+                piece = IndexPiece(
                     scopes.keys(locations.scope, locations.ledger),
                     locations.entry,
                     locations.location,
@@ -196,7 +196,7 @@ def read_range(part: Range, meter: Meter, damage: TakesDamage, scopes: Scopes) -
 
 
 def _report_foreign(
-    part: Range, keys: Ints, damage: TakesDamage, scopes: Scopes, last_reported: int | None
+    part: LocationRange, keys: Ints, damage: TakesDamage, scopes: Scopes, last_reported: int | None
 ) -> int | None:
     """Report ledgers of other folders, except the one that was reported last; return the last one."""
     database = part.database
@@ -209,6 +209,6 @@ def _report_foreign(
         if key != last_reported:
             detail = f"belongs to folder {folder} of {database.of}; the bookie does not find it"
             where = str(database.folder / part.name)
-            damage.add(Unread(where, Reason.MISPLACED, Hides.NOTHING, ledger=key, detail=detail))
+            damage.add(UnreadPiece(where, Reason.MISPLACED, Hides.NOTHING, ledger=key, detail=detail))
         last_reported = key
     return last_reported

@@ -25,8 +25,8 @@ from backends.files import open_regular
 from recovery.codecs import index_file
 from recovery.codecs.index_file import IndexHeader
 from recovery.collect.disk.file_reader import Meter
-from recovery.collect.rows.damage import Hides, TakesDamage, Unread
-from recovery.collect.rows.index_slots import Block, Piece, make_block
+from recovery.collect.rows.damage import Hides, TakesDamage, UnreadPiece
+from recovery.collect.rows.index_slots import Block, IndexPiece, make_block
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned
 from recovery.collect.rows.source_copies import Ints, Mask
 from recovery.collect.sources.index_folders import IndexFile
@@ -127,7 +127,9 @@ class Pages:
         for file, size in self.cut:
             if (size - _HEAD) % page:
                 detail = f"ends inside a page of {page} bytes"
-                damage.add(Unread(file.path, Reason.TRUNCATED, Hides.LEDGER, size, ledger=file.ledger, detail=detail))
+                damage.add(
+                    UnreadPiece(file.path, Reason.TRUNCATED, Hides.LEDGER, size, ledger=file.ledger, detail=detail)
+                )
 
 
 class IndexReader:
@@ -150,7 +152,7 @@ class IndexReader:
         self._cold = 0
         self._ends: list[tuple[IndexFile, int]] = []
 
-    def read(self, files: Iterable[IndexFile]) -> Iterator[Piece | Block]:
+    def read(self, files: Iterable[IndexFile]) -> Iterator[IndexPiece | Block]:
         """Yield the content of the files. A file that cannot be read whole is damage; its readable part counts."""
         for loaded in self._load_batches(iter(files)):
             self.count(loaded.large)
@@ -206,7 +208,7 @@ class IndexReader:
     def _take_buffer(self) -> bytearray:
         return self._buffers.pop() if self._buffers else bytearray(_BUFFER + _SMALL)
 
-    def _read_small(self, loaded: _Loaded) -> Piece:
+    def _read_small(self, loaded: _Loaded) -> IndexPiece:
         files, sizes = loaded.files, loaded.sizes
         size = np.array(sizes, np.int64)
         word = np.cumsum((size + 7) // 8)
@@ -225,7 +227,7 @@ class IndexReader:
         filled_at = np.flatnonzero(filled)
         counts = np.diff(np.append(np.searchsorted(filled_at, word), len(filled_at)))
         self._count(folder, size)
-        return Piece(
+        return IndexPiece(
             np.repeat(ledger, counts),
             filled_at - np.repeat(word + _HEAD_WORDS, counts),
             words[filled_at].astype(np.int64),
@@ -270,13 +272,15 @@ class IndexReader:
             header = index_file.decode_header(head)
         except FormatError as error:
             self._damage.add(
-                Unread(file.path, error.reason, Hides.LEDGER, error.offset, ledger=file.ledger, detail=error.detail)
+                UnreadPiece(
+                    file.path, error.reason, Hides.LEDGER, error.offset, ledger=file.ledger, detail=error.detail
+                )
             )
             return None
         if len(head) < _HEAD and not index_file.is_first_header(head, header):
             detail = "the header is shorter than its 1024 bytes"
             self._damage.add(
-                Unread(file.path, Reason.TRUNCATED, Hides.LEDGER, len(head), ledger=file.ledger, detail=detail)
+                UnreadPiece(file.path, Reason.TRUNCATED, Hides.LEDGER, len(head), ledger=file.ledger, detail=detail)
             )
         return self._make_fact(file, header)
 
@@ -284,7 +288,7 @@ class IndexReader:
         lac = NONE if header.explicit_lac is None else self._secrets.add_lac(header.explicit_lac)
         return file.ledger, file.folder, int(header.fenced), 0, self._secrets.add_key(header.master_key), lac
 
-    def _read_large(self, file: IndexFile) -> Iterator[Piece | Block]:
+    def _read_large(self, file: IndexFile) -> Iterator[IndexPiece | Block]:
         try:
             fd = open_regular(file.path)
             try:
@@ -294,14 +298,14 @@ class IndexReader:
         except OSError as error:
             self._report_unreadable(file, error)
 
-    def _read_blocks(self, file: IndexFile, fd: int) -> Iterator[Piece | Block]:
+    def _read_blocks(self, file: IndexFile, fd: int) -> Iterator[IndexPiece | Block]:
         size = os.fstat(fd).st_size
         fact = self._decode(file, memoryview(os.pread(fd, _HEAD, 0)))
         if fact is None:
             return
         self._ends.append((file, size))
         none = np.empty(0, np.int64)
-        yield Piece(none, none, none, np.array([fact], np.int64))
+        yield IndexPiece(none, none, none, np.array([fact], np.int64))
         read = 0
         for start, end in _find_data(fd, _HEAD, size - (size - _HEAD) % 8):
             for position in range(start, end, _BLOCK):
@@ -317,10 +321,10 @@ class IndexReader:
 
     def _report_unreadable(self, file: IndexFile, error: OSError) -> None:
         detail = error.strerror or "cannot be read"
-        piece = Unread(file.path, Reason.UNREADABLE, Hides.LEDGER, ledger=file.ledger, detail=detail)
+        piece = UnreadPiece(file.path, Reason.UNREADABLE, Hides.LEDGER, ledger=file.ledger, detail=detail)
         if not os.path.lexists(file.path) and Path(file.path).parent.is_dir():
             detail = "the bookie deleted it while it was collected, and the ledger with it"
-            piece = Unread(
+            piece = UnreadPiece(
                 file.path, Reason.MISSING, Hides.NOTHING, ledger=file.ledger, detail=detail, is_vanished=True
             )
         self._damage.add(piece)

@@ -20,7 +20,7 @@ import numpy as np
 from recovery.codecs import index_file
 from recovery.codecs.index_file import ledgers_in
 from recovery.collect.disk.folders import describe_stray
-from recovery.collect.rows.damage import Hides, TakesDamage, Unread
+from recovery.collect.rows.damage import Hides, TakesDamage, UnreadPiece
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.errors import Reason
 from recovery.model import ids
@@ -42,7 +42,7 @@ class IndexFile(NamedTuple):
     folder: int
 
 
-class Level(NamedTuple):
+class FolderLevel(NamedTuple):
     """A subfolder.
 
     Attributes:
@@ -59,7 +59,7 @@ class Level(NamedTuple):
         return {number: f"{folder}/{self.name}" for number, folder in self.above.items()}
 
 
-def find_first_level(folders: Sequence[Path], damage: TakesDamage) -> list[Level]:
+def find_first_level(folders: Sequence[Path], damage: TakesDamage) -> list[FolderLevel]:
     """Return the subfolders of index folders, by name; all index files of a ledger are in one of them.
 
     Args:
@@ -70,7 +70,7 @@ def find_first_level(folders: Sequence[Path], damage: TakesDamage) -> list[Level
 
 
 def find_files(
-    levels: Iterable[Level], damage: TakesDamage, scopes: Scopes, ahead: Callable[[], int] = lambda: 1
+    levels: Iterable[FolderLevel], damage: TakesDamage, scopes: Scopes, ahead: Callable[[], int] = lambda: 1
 ) -> Iterator[IndexFile]:
     """Yield the index file of each ledger, in no order but grouped by subfolder.
 
@@ -98,7 +98,7 @@ def find_files(
 
 def _find_subfolders(
     folders: Mapping[int, str], inside: str, named: re.Pattern[str], damage: TakesDamage
-) -> Iterator[Level]:
+) -> Iterator[FolderLevel]:
     """Yield the subfolders of a name, by their names."""
     having: dict[str, tuple[int, ...]] = {}
     above: dict[tuple[int, ...], Mapping[int, str]] = {}
@@ -116,12 +116,12 @@ def _find_subfolders(
         except OSError as error:
             _report_unlisted(folder, error, damage)
     for name in sorted(having):
-        yield Level(name, above[having[name]])
+        yield FolderLevel(name, above[having[name]])
 
 
 def _report_unlisted(folder: str, error: OSError, damage: TakesDamage) -> None:
     detail = error.strerror or "cannot be listed"
-    damage.add(Unread(folder, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
+    damage.add(UnreadPiece(folder, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
 
 
 def _report_stray(path: str, name: str, inside: str, damage: TakesDamage) -> None:
@@ -133,7 +133,7 @@ def _report_stray(path: str, name: str, inside: str, damage: TakesDamage) -> Non
         damage.add(describe_stray(path, name, is_dir=is_dir))
         return
     detail = f"the bookie looks for it at {index_file.path_of(ledger)}"
-    damage.add(Unread(path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
+    damage.add(UnreadPiece(path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
 
 
 def _list_names(folders: Iterable[str], at_once: int) -> Iterator[list[str] | OSError]:
@@ -188,10 +188,12 @@ def _find_files_in(
 
 
 def _report_double(path: str, ledger: int, taken: str, damage: TakesDamage) -> None:
-    damage.add(Unread(path, Reason.CONFLICT, Hides.LEDGER, ledger=ledger, detail=f"the bookie takes {taken}"))
+    damage.add(UnreadPiece(path, Reason.CONFLICT, Hides.LEDGER, ledger=ledger, detail=f"the bookie takes {taken}"))
 
 
-def _find_scoped_files(levels: Iterable[Level], damage: TakesDamage, scopes: Scopes) -> Iterator[tuple[str, str, int]]:
+def _find_scoped_files(
+    levels: Iterable[FolderLevel], damage: TakesDamage, scopes: Scopes
+) -> Iterator[tuple[str, str, int]]:
     """Yield path, qualified name and number of the index folder of each ledger's file."""
     for level in levels:
         for low in _find_subfolders(level.paths, level.name, _SCOPED_FOLDER, damage):

@@ -39,7 +39,7 @@ from recovery.collect.disk.file_reader import Mapped, Meter
 from recovery.collect.disk.folders import Place
 from recovery.collect.incremental.collection import Incremental
 from recovery.collect.incremental.records import SpecialFacts, TakesSpecial
-from recovery.collect.rows.damage import DamageLog, Hides, Unread
+from recovery.collect.rows.damage import DamageLog, Hides, UnreadPiece
 from recovery.collect.rows.ledger_facts import make_stamp, read_explicit_lac
 from recovery.collect.rows.source_copies import Ints, Mask, to_groups, to_rows
 from recovery.collect.rows.spool import Spool
@@ -61,7 +61,7 @@ _TORN: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class JournalFile:
     """A journal file.
 
     Attributes:
@@ -114,9 +114,9 @@ class JournalFacts:
             self.lacs[ledger] = lac, record
 
 
-def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damage: DamageLog) -> list[Journal]:
+def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damage: DamageLog) -> list[JournalFile]:
     """Return the journals of all folders in order of folder and id, and report missing ones."""
-    journals: list[Journal] = []
+    journals: list[JournalFile] = []
     named = sum(place.number is not None for place in places)
     several = max(named, len(places)) > 1
     for order, place in enumerate(places):
@@ -133,10 +133,10 @@ def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damag
                 continue
             name = f"{low:x}.txn" + (f" to {high:x}.txn" if high > low and not by_time else "")
             detail = "replay needs it: the mark is in it or before it"
-            damage.add(Unread(str(folder / name), Reason.MISSING, Hides.EVERYTHING, detail=detail))
+            damage.add(UnreadPiece(str(folder / name), Reason.MISSING, Hides.EVERYTHING, detail=detail))
         for journal_id, file in files:
             offset = -1 if journal_id < mark.journal_id else mark.offset if journal_id == mark.journal_id else 0
-            journals.append(Journal(file, journal_id, offset))
+            journals.append(JournalFile(file, journal_id, offset))
     return journals
 
 
@@ -150,7 +150,7 @@ def _list_files(folder: Path, damage: DamageLog) -> list[tuple[int, RecordFile]]
                     status = item.stat()
                     if not stat.S_ISREG(status.st_mode):
                         detail = "not a regular file"
-                        damage.add(Unread(item.path, Reason.UNREADABLE, Hides.EVERYTHING, detail=detail))
+                        damage.add(UnreadPiece(item.path, Reason.UNREADABLE, Hides.EVERYTHING, detail=detail))
                         continue
                     files.append((journal_id, RecordFile(item.path, status.st_size)))
     return sorted(files, key=lambda pair: pair[0])
@@ -191,9 +191,9 @@ def _read_mark(ledger_folders: Sequence[Path], name: str, damage: DamageLog) -> 
         except FileNotFoundError:
             continue
         except FormatError as error:
-            damage.add(Unread(str(path), error.reason, Hides.NOTHING, error.offset, detail=error.detail))
+            damage.add(UnreadPiece(str(path), error.reason, Hides.NOTHING, error.offset, detail=error.detail))
         except OSError as error:
-            damage.add(Unread(str(path), Reason.UNREADABLE, Hides.NOTHING, detail=error.strerror or ""))
+            damage.add(UnreadPiece(str(path), Reason.UNREADABLE, Hides.NOTHING, detail=error.strerror or ""))
     return best
 
 
@@ -209,7 +209,7 @@ def _read_written_mark(path: Path) -> LastMark:
 
 
 def read_journals(
-    journals: Sequence[Journal],
+    journals: Sequence[JournalFile],
     groups: Spool,
     applied: Spool,
     meter: Meter,
@@ -250,7 +250,7 @@ def read_journals(
                 _read_journal(journal_file, data, sink, damage, is_newest=is_newest)
                 for offset, length in data.unreadable:
                     damage.add(
-                        Unread(
+                        UnreadPiece(
                             journal_file.file.path,
                             Reason.UNREADABLE,
                             _weigh_damage(journal_file, offset + length),
@@ -261,7 +261,7 @@ def read_journals(
         except FormatError as error:
             hides = _weigh_damage(journal_file, journal_file.file.size)
             damage.add(
-                Unread(
+                UnreadPiece(
                     journal_file.file.path,
                     error.reason,
                     hides,
@@ -274,7 +274,7 @@ def read_journals(
             hides = _weigh_damage(journal_file, journal_file.file.size)
             detail = error.strerror or "cannot be read"
             damage.add(
-                Unread(journal_file.file.path, Reason.UNREADABLE, hides, 0, journal_file.file.size, detail=detail)
+                UnreadPiece(journal_file.file.path, Reason.UNREADABLE, hides, 0, journal_file.file.size, detail=detail)
             )
         finally:
             sink.end()
@@ -287,7 +287,7 @@ def read_journals(
     return facts
 
 
-def _weigh_damage(journal_file: Journal, end: int) -> Hides:
+def _weigh_damage(journal_file: JournalFile, end: int) -> Hides:
     """Entries before the mark are in the index and the logs, so damage there hides nothing."""
     return Hides.NOTHING if journal_file.mark < 0 or end <= journal_file.mark else Hides.EVERYTHING
 
@@ -303,7 +303,7 @@ class _Sink:
         incremental: keeps the journal's records, and passes them to `facts` when all journals are read.
     """
 
-    journal: Journal
+    journal: JournalFile
     groups: Spool
     applied: Spool
     facts: JournalFacts
@@ -337,7 +337,9 @@ class _Sink:
             self._report(part, Reason.BAD_VALUE, f"special record {part.entry:#x}", damage)
 
     def _report(self, part: MetaRecord, reason: Reason, detail: str, damage: DamageLog) -> None:
-        damage.add(Unread(self.journal.file.path, reason, Hides.NOTHING, part.at, ledger=part.ledger, detail=detail))
+        damage.add(
+            UnreadPiece(self.journal.file.path, reason, Hides.NOTHING, part.at, ledger=part.ledger, detail=detail)
+        )
 
     def end(self) -> None:
         if self.incremental is not None:
@@ -346,10 +348,10 @@ class _Sink:
             )
 
 
-def _read_journal(journal_file: Journal, data: Mapped, sink: _Sink, damage: DamageLog, *, is_newest: bool) -> None:
+def _read_journal(journal_file: JournalFile, data: Mapped, sink: _Sink, damage: DamageLog, *, is_newest: bool) -> None:
     if data.size < journal_file.mark:
         detail = f"ends before the mark, {journal_file.mark}"
-        damage.add(Unread(journal_file.file.path, Reason.TRUNCATED, Hides.EVERYTHING, data.size, detail=detail))
+        damage.add(UnreadPiece(journal_file.file.path, Reason.TRUNCATED, Hides.EVERYTHING, data.size, detail=detail))
     for part in scan_file(data, journal.scan_columns(data.view), damage.scopes):
         if isinstance(part, Entries):
             sink.take_entries(part)
@@ -359,7 +361,9 @@ def _read_journal(journal_file: Journal, data: Mapped, sink: _Sink, damage: Dama
             written = end if end < data.size else find_written_end(data.view, part.offset)
             hides = _weigh_damage(journal_file, written)
             if not _is_torn(part, data.size, written, hides, is_newest=is_newest):
-                piece = Unread(journal_file.file.path, part.reason, hides, part.offset, part.length, detail=part.detail)
+                piece = UnreadPiece(
+                    journal_file.file.path, part.reason, hides, part.offset, part.length, detail=part.detail
+                )
                 damage.add(piece)
         else:
             sink.take_special(part, damage)

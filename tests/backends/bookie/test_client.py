@@ -13,11 +13,11 @@ import pytest
 from backends.bookie import frames
 from backends.bookie._pb import bookie_pb2 as pb
 from backends.bookie.auth import USER_VARIABLE, load_mechanism
-from backends.bookie.client import Address, Options, Pace, Tls, Wire
-from backends.bookie.frames import Answer, Outcome, Request, Status
+from backends.bookie.client import Address, BookieOptions, BookieTls, BookieWire, RequestPace
+from backends.bookie.frames import BookieAnswer, BookieQuestion, RequestOutcome, Status
 from backends.errors import UnsupportedAuthError
 
-OPTIONS = Options(in_flight=100, deadline_s=60, patience_s=1)
+OPTIONS = BookieOptions(in_flight=100, deadline_s=60, patience_s=1)
 Reply = Callable[[pb.Request], bytes | None]
 """What a server sends for a request; None: nothing. Raises EOFError to close the connection."""
 
@@ -74,25 +74,27 @@ class Server:
             await asyncio.sleep(0)
 
 
-def ask(reply: Reply, requests: Iterator[Request], options: Options = OPTIONS) -> tuple[list[Answer], Server]:
+def ask(
+    reply: Reply, requests: Iterator[BookieQuestion], options: BookieOptions = OPTIONS
+) -> tuple[list[BookieAnswer], Server]:
     """Ask a server everything; answers in the order of the requests."""
     server = Server(reply)
-    found: dict[int, Answer] = {}
+    found: dict[int, BookieAnswer] = {}
 
-    def take(number: int, answer: Answer) -> None:
+    def take(number: int, answer: BookieAnswer) -> None:
         assert number not in found
         found[number] = answer
 
     async def run() -> None:
         async with server.running() as address:
-            with Wire({"bookie": address}, options) as wire:
+            with BookieWire({"bookie": address}, options) as wire:
                 await wire["bookie"].ask(enumerate(requests), take)
 
     asyncio.run(run())
     return [found[number] for number in range(len(found))], server
 
 
-def lists(count: int) -> Iterator[Request]:
+def lists(count: int) -> Iterator[BookieQuestion]:
     """So many requests, each for another ledger."""
     return (frames.list_entries(number) for number in range(count))
 
@@ -112,7 +114,7 @@ def test_no_more_are_in_flight_than_allowed_and_none_is_lost() -> None:
         return sent
 
     answers, _ = ask(reply, lists(5000))
-    assert {answer.outcome for answer in answers} == {Outcome.ANSWER}
+    assert {answer.outcome for answer in answers} == {RequestOutcome.ANSWER}
     assert len(answers) == 5000
     assert most["in flight"] == OPTIONS.in_flight
 
@@ -126,9 +128,9 @@ def test_too_many_requests_are_asked_again_with_fewer_in_flight() -> None:
         return listed(request, 0 if times[request.list.ledgerId] > 2 else Status.ETOOMANYREQUESTS)
 
     answers, _ = ask(some, lists(12))
-    assert {answer.outcome for answer in answers} == {Outcome.ANSWER}
+    assert {answer.outcome for answer in answers} == {RequestOutcome.ANSWER}
     never, _ = ask(lambda request: listed(request, Status.ETOOMANYREQUESTS), lists(1))
-    assert (never[0].outcome, never[0].status) == (Outcome.REFUSED, Status.ETOOMANYREQUESTS)
+    assert (never[0].outcome, never[0].status) == (RequestOutcome.REFUSED, Status.ETOOMANYREQUESTS)
 
 
 def test_one_request_that_breaks_connections_costs_no_other() -> None:
@@ -140,8 +142,8 @@ def test_one_request_that_breaks_connections_costs_no_other() -> None:
         return listed(request)
 
     answers, server = ask(reply, lists(300))
-    assert [n for n, answer in enumerate(answers) if answer.outcome is not Outcome.ANSWER] == [77]
-    assert answers[77].outcome is Outcome.NO_ANSWER
+    assert [n for n, answer in enumerate(answers) if answer.outcome is not RequestOutcome.ANSWER] == [77]
+    assert answers[77].outcome is RequestOutcome.NO_ANSWER
     assert max(Counter(server.asked).values()) == 2
 
 
@@ -153,7 +155,7 @@ def test_one_request_that_breaks_connections_costs_no_other() -> None:
 def test_what_is_not_the_protocol_is_not_understood(junk: bytes) -> None:
     """Another server, garbage, a frame above the limit: named so, never a negative, and soon over."""
     answers, _ = ask(lambda _: junk, lists(500))
-    assert {answer.outcome for answer in answers} == {Outcome.NOT_UNDERSTOOD}
+    assert {answer.outcome for answer in answers} == {RequestOutcome.NOT_UNDERSTOOD}
     assert len(answers) == 500
 
 
@@ -182,13 +184,13 @@ def test_silence_is_no_answer_and_holds_up_nobody() -> None:
         return None
 
     answers, _ = ask(reply, lists(200), replace(OPTIONS, deadline_s=1.0))
-    assert {n for n, a in enumerate(answers) if a.outcome is Outcome.NO_ANSWER} == set(range(0, 200, 10))
+    assert {n for n, a in enumerate(answers) if a.outcome is RequestOutcome.NO_ANSWER} == set(range(0, 200, 10))
 
 
 def test_a_bookie_that_never_answers_is_given_up_for_all_that_is_left() -> None:
     """Ten thousand requests to a silent bookie take about one deadline, not one a window."""
     answers, server = ask(lambda _: None, lists(10_000), replace(OPTIONS, deadline_s=0.5))
-    assert {answer.outcome for answer in answers} == {Outcome.NO_ANSWER}
+    assert {answer.outcome for answer in answers} == {RequestOutcome.NO_ANSWER}
     assert len(answers) == 10_000
     assert len(server.asked) <= OPTIONS.in_flight
 
@@ -203,19 +205,19 @@ def test_what_answers_lead_to_is_asked_in_the_same_call() -> None:
         def __iter__(self) -> "Queue":
             return self
 
-        def __next__(self) -> tuple[int, Request]:
+        def __next__(self) -> tuple[int, BookieQuestion]:
             if not waiting:
                 raise StopIteration
             return waiting.pop(0)
 
-    def take(number: int, answer: Answer) -> None:
+    def take(number: int, answer: BookieAnswer) -> None:
         seen.append(number)
         if number < 5:
             waiting.append((number + 100, frames.list_entries(number + 100)))
 
     async def run() -> None:
         async with server.running() as address:
-            with Wire({"bookie": address}, OPTIONS) as wire:
+            with BookieWire({"bookie": address}, OPTIONS) as wire:
                 await wire["bookie"].ask(Queue(), take)
 
     asyncio.run(run())
@@ -225,22 +227,22 @@ def test_what_answers_lead_to_is_asked_in_the_same_call() -> None:
 def test_what_take_raises_reaches_whoever_asked() -> None:
     """A mistake is not swallowed, and the next question gets its own answers."""
 
-    def take(number: int, _: Answer) -> None:
+    def take(number: int, _: BookieAnswer) -> None:
         assert 1 // number
 
-    async def run() -> list[Answer]:
+    async def run() -> list[BookieAnswer]:
         async with Server(listed).running() as address:
-            with Wire({"bookie": address}, OPTIONS) as wire:
+            with BookieWire({"bookie": address}, OPTIONS) as wire:
                 with pytest.raises(ZeroDivisionError):
                     await wire["bookie"].ask(enumerate(lists(50)), take)
                 return [await wire["bookie"].one(frames.list_entries(7)) for _ in range(3)]
 
-    assert [answer.outcome for answer in asyncio.run(run())] == [Outcome.ANSWER] * 3
+    assert [answer.outcome for answer in asyncio.run(run())] == [RequestOutcome.ANSWER] * 3
 
 
 def test_caps_on_requests_hold_for_one_bookie_and_for_all_together() -> None:
     """What is granted over any stretch of time is the rate and one burst at most; the total binds anybody who asks."""
-    pace = Pace(1000.0)
+    pace = RequestPace(1000.0)
     granted = 0
     for tick in range(1, 2001):
         allowed = pace.count_allowed(tick / 1000)
@@ -248,13 +250,13 @@ def test_caps_on_requests_hold_for_one_bookie_and_for_all_together() -> None:
         granted += allowed
         assert granted <= tick + 50 + 1
     assert granted >= 1999
-    assert Pace(None).count_allowed(0.0) > 10**6
-    assert Pace(0.5).count_allowed(0.0) == 1
-    slow = Pace(0.5)
+    assert RequestPace(None).count_allowed(0.0) > 10**6
+    assert RequestPace(0.5).count_allowed(0.0) == 1
+    slow = RequestPace(0.5)
     slow.spend(1)
     assert slow.wait_s == pytest.approx(2.0)
 
-    wire = Wire({name: Address("127.0.0.1", 1) for name in ("one", "other")}, replace(OPTIONS, in_total=400.0))
+    wire = BookieWire({name: Address("127.0.0.1", 1) for name in ("one", "other")}, replace(OPTIONS, in_total=400.0))
     (_, total), (_, same) = wire["one"]._paces, wire["other"]._paces
     assert total is same
 
@@ -288,4 +290,4 @@ def test_mechanisms_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_of_a_certificate_that_cannot_be_read_is_tried(tmp_path: Path) -> None:
     """Options travel to tasks; what they name is looked at when they are used."""
     with pytest.raises(OSError, match=r".*"):
-        Tls(tmp_path / "none.pem").context()
+        BookieTls(tmp_path / "none.pem").context()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backends.bookie import frames
-from backends.bookie.frames import Answer, Conversation, Operation, Outcome, Request, Status
+from backends.bookie.frames import BookieAnswer, BookieQuestion, Conversation, Operation, RequestOutcome, Status
 from backends.errors import ProtocolError
 from recovery.model.groups import count, decode_availability
 from tests.support import paths
@@ -27,14 +27,16 @@ def exchanges(*files: str) -> Iterator[dict[str, Any]]:
             yield from conversation["steps"]
 
 
-def asked(decoded: dict[str, Any]) -> Request:
+def asked(decoded: dict[str, Any]) -> BookieQuestion:
     """The request of ours that an answer, described by its fields, answers."""
     operation = decoded["header"]["operation"]
     inner = decoded.get("read") or decoded.get("list") or decoded.get("read_lac") or {}
-    return Request(Operation(operation), inner.get("ledger", 0), 0, inner.get("entry", 0))
+    return BookieQuestion(Operation(operation), inner.get("ledger", 0), 0, inner.get("entry", 0))
 
 
-def replayed(request: Request, txn: int, response: bytes, *, step: int) -> tuple[Answer, Conversation[str]]:
+def replayed(
+    request: BookieQuestion, txn: int, response: bytes, *, step: int
+) -> tuple[BookieAnswer, Conversation[str]]:
     """Ask, and receive the captured answer so many bytes at a time."""
     talk: Conversation[str] = Conversation()
     talk._next = txn
@@ -76,7 +78,7 @@ def test_every_captured_answer_says_what_was_recorded_however_it_is_cut(step: in
 
 def test_outcomes_of_captured_answers_are_kept_apart() -> None:
     """An answer, a negative, a refusal and what is not understood; a negative of READ_LAC is none."""
-    found: dict[tuple[str, str], set[Outcome]] = {}
+    found: dict[tuple[str, str], set[RequestOutcome]] = {}
     for one in exchanges(*SINGLE, "auth_tls"):
         decoded = one.get("decoded")
         if isinstance(decoded, dict) and decoded["header"]["operation"] in list(Operation):
@@ -84,26 +86,26 @@ def test_outcomes_of_captured_answers_are_kept_apart() -> None:
             answer, _ = replayed(request, decoded["header"]["txn"], bytes.fromhex(one["response"]), step=1 << 20)
             found.setdefault((request.operation.name, decoded["status"]), set()).add(answer.outcome)
     assert found == {
-        ("READ_ENTRY", "EOK"): {Outcome.ANSWER},
-        ("READ_ENTRY", "ENOLEDGER"): {Outcome.NEGATIVE},
-        ("READ_ENTRY", "ENOENTRY"): {Outcome.NEGATIVE},
-        ("READ_ENTRY", "EUA"): {Outcome.REFUSED},
-        ("READ_ENTRY", "EBADREQ"): {Outcome.NOT_UNDERSTOOD},
-        ("READ_ENTRY", "EBADVERSION"): {Outcome.NOT_UNDERSTOOD},
-        ("READ_LAC", "EOK"): {Outcome.ANSWER},
-        ("READ_LAC", "ENOENTRY"): {Outcome.REFUSED},
-        ("READ_LAC", "EUA"): {Outcome.REFUSED},
-        ("LIST_ENTRIES", "EOK"): {Outcome.ANSWER},
-        ("LIST_ENTRIES", "ENOLEDGER"): {Outcome.NEGATIVE},
-        ("LIST_ENTRIES", "EUA"): {Outcome.REFUSED},
-        ("BOOKIE_INFO", "EOK"): {Outcome.ANSWER},
-        ("BOOKIE_INFO", "EUA"): {Outcome.REFUSED},
-        ("AUTH", "EOK"): {Outcome.ANSWER},
-        ("AUTH", "EUA"): {Outcome.REFUSED},
-        ("START_TLS", "EOK"): {Outcome.ANSWER},
-        ("START_TLS", "EUA"): {Outcome.REFUSED},
-        ("START_TLS", "EIO"): {Outcome.REFUSED},
-        ("START_TLS", "EBADREQ"): {Outcome.NOT_UNDERSTOOD},
+        ("READ_ENTRY", "EOK"): {RequestOutcome.ANSWER},
+        ("READ_ENTRY", "ENOLEDGER"): {RequestOutcome.NEGATIVE},
+        ("READ_ENTRY", "ENOENTRY"): {RequestOutcome.NEGATIVE},
+        ("READ_ENTRY", "EUA"): {RequestOutcome.REFUSED},
+        ("READ_ENTRY", "EBADREQ"): {RequestOutcome.NOT_UNDERSTOOD},
+        ("READ_ENTRY", "EBADVERSION"): {RequestOutcome.NOT_UNDERSTOOD},
+        ("READ_LAC", "EOK"): {RequestOutcome.ANSWER},
+        ("READ_LAC", "ENOENTRY"): {RequestOutcome.REFUSED},
+        ("READ_LAC", "EUA"): {RequestOutcome.REFUSED},
+        ("LIST_ENTRIES", "EOK"): {RequestOutcome.ANSWER},
+        ("LIST_ENTRIES", "ENOLEDGER"): {RequestOutcome.NEGATIVE},
+        ("LIST_ENTRIES", "EUA"): {RequestOutcome.REFUSED},
+        ("BOOKIE_INFO", "EOK"): {RequestOutcome.ANSWER},
+        ("BOOKIE_INFO", "EUA"): {RequestOutcome.REFUSED},
+        ("AUTH", "EOK"): {RequestOutcome.ANSWER},
+        ("AUTH", "EUA"): {RequestOutcome.REFUSED},
+        ("START_TLS", "EOK"): {RequestOutcome.ANSWER},
+        ("START_TLS", "EUA"): {RequestOutcome.REFUSED},
+        ("START_TLS", "EIO"): {RequestOutcome.REFUSED},
+        ("START_TLS", "EBADREQ"): {RequestOutcome.NOT_UNDERSTOOD},
     }
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from backends.bookie import client, frames
 from backends.bookie._pb import bookie_pb2 as pb
-from backends.bookie.frames import Answer, Conversation, Operation, Outcome, Request
+from backends.bookie.frames import BookieAnswer, BookieQuestion, Conversation, Operation, RequestOutcome
 from backends.errors import ProtocolError
 from recovery.codecs.registration import Endpoint, address_in, decode_registration
 from recovery.errors import FormatError
@@ -56,7 +56,7 @@ def asked() -> Conversation[int]:
     return talk
 
 
-def taken(talk: Conversation[int], data: bytes) -> list[Answer]:
+def taken(talk: Conversation[int], data: bytes) -> list[BookieAnswer]:
     """What a conversation makes of bytes: answers, or a named error."""
     try:
         found = talk.receive(data)
@@ -71,7 +71,7 @@ def test_any_bytes_are_answers_or_a_named_error(data: bytes) -> None:
     """Arbitrary bytes, bare and as the content of a frame."""
     for raw in (data, struct.pack(">i", len(data)) + data):
         for answer in taken(asked(), raw):
-            assert isinstance(answer.outcome, Outcome)
+            assert isinstance(answer.outcome, RequestOutcome)
             assert answer.said
 
 
@@ -83,12 +83,12 @@ def test_damaged_real_answers_are_answers_or_a_named_error(data: st.DataObject) 
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     raw = raw[: data.draw(st.integers(0, len(raw)))]
     for answer in taken(asked(), bytes(raw)):
-        assert isinstance(answer.outcome, Outcome)
+        assert isinstance(answer.outcome, RequestOutcome)
 
 
 @given(st.lists(requests, min_size=1, max_size=8), st.randoms(use_true_random=False), st.integers(1, 40))
 def test_answers_in_any_order_and_cut_anywhere_find_their_requests(
-    sent: list[Request], shuffle: Random, step: int
+    sent: list[BookieQuestion], shuffle: Random, step: int
 ) -> None:
     """Each request gets its own answer, once; the same answer a second time is dropped."""
     talk: Conversation[int] = Conversation()
@@ -104,12 +104,12 @@ def test_answers_in_any_order_and_cut_anywhere_find_their_requests(
     found = [one for at in range(0, len(stream), step) for one in talk.receive(stream[at : at + step])]
     assert sorted(number for _, number, _ in found) == list(range(len(sent)))
     assert all(request == sent[number] for request, number, _ in found)
-    assert {answer.outcome for _, _, answer in found} == {Outcome.REFUSED}
+    assert {answer.outcome for _, _, answer in found} == {RequestOutcome.REFUSED}
     assert (talk.dropped, len(talk)) == (1, 0)
 
 
 @given(st.lists(requests, min_size=1, max_size=8))
-def test_a_conversation_sends_each_request_as_it_is_encoded_alone(sent: list[Request]) -> None:
+def test_a_conversation_sends_each_request_as_it_is_encoded_alone(sent: list[BookieQuestion]) -> None:
     """Whatever was sent before it, nothing of that is in its bytes."""
     talk: Conversation[int] = Conversation()
     assert [talk.send(request, 0) for request in sent] == [
@@ -118,7 +118,7 @@ def test_a_conversation_sends_each_request_as_it_is_encoded_alone(sent: list[Req
 
 
 @given(requests, st.integers(1, (1 << 63)))
-def test_no_request_says_more_than_its_kind(request: Request, txn: int) -> None:
+def test_no_request_says_more_than_its_kind(request: BookieQuestion, txn: int) -> None:
     """Whatever the ids: only reading operations, version 3, no priority, no unknown field; a read has no field 100."""
     raw = frames.encode(request, txn)
     said = pb.Request.FromString(raw[4:])
@@ -150,11 +150,11 @@ def test_nothing_that_fences_recovers_or_writes_can_be_said() -> None:
     assert fields(pb.ReadLacRequest) == {("ledgerId", 1), ("ledgerScopeId", 100)}
     assert fields(pb.ListRequest) == {("ledgerId", 1), ("ledgerScopeId", 100)}
     assert {operation.value for operation in Operation} == {1, 5, 7, 8, 9, 11}
-    assert Request._fields == ("operation", "ledger", "scope", "entry", "plugin", "payload")
+    assert BookieQuestion._fields == ("operation", "ledger", "scope", "entry", "plugin", "payload")
     makers = {
         name
         for name, function in inspect.getmembers(frames, inspect.isfunction)
-        if inspect.signature(function).return_annotation is Request
+        if inspect.signature(function).return_annotation is BookieQuestion
     }
     assert makers == {"list_entries", "read_entry", "read_lac", "bookie_info", "authenticate", "start_tls"}
     words = re.compile(
@@ -174,10 +174,11 @@ def test_a_read_of_another_scope_is_never_sent() -> None:
 
 @pytest.mark.parametrize("make", [frames.list_entries, frames.read_lac])
 @pytest.mark.parametrize(
-    ("echo", "outcome"), [(7, Outcome.ANSWER), (None, Outcome.NOT_UNDERSTOOD), (8, Outcome.NOT_UNDERSTOOD)]
+    ("echo", "outcome"),
+    [(7, RequestOutcome.ANSWER), (None, RequestOutcome.NOT_UNDERSTOOD), (8, RequestOutcome.NOT_UNDERSTOOD)],
 )
 def test_for_another_scope_only_an_answer_that_repeats_it_is_believed(
-    make: Callable[[int, int], Request], echo: int | None, outcome: Outcome
+    make: Callable[[int, int], BookieQuestion], echo: int | None, outcome: RequestOutcome
 ) -> None:
     """A bookie that does not know scopes answers for scope 0: that is not an answer."""
     request = make(12345, 7)

@@ -22,7 +22,7 @@ KVS = st.builds(
 EVENTS = st.builds(rpc.Event, type=st.sampled_from([0, 1]), kv=KVS, prev_kv=st.none() | KVS)
 
 
-def rows(keys: columns.Keys) -> list[tuple[Any, ...]]:
+def rows(keys: columns.PageKeys) -> list[tuple[Any, ...]]:
     """Return keys, one a row."""
     numbers = (keys.created, keys.modified, keys.version, keys.lease)
     every = (keys.key.to_pylist(), keys.value.to_pylist(), *(column.tolist() for column in numbers))

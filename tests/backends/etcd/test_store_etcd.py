@@ -23,7 +23,7 @@ from backends.errors import (
 from backends.etcd import pages, rpc
 from backends.etcd.store import EtcdStore
 from backends.pace import Pace
-from backends.protocols import MetadataStore, Tls, WatchableStore, Write
+from backends.protocols import MetadataStore, StoreTls, WatchableStore, Write
 from backends.registry import open_store
 from recovery.capture.live import capture
 from recovery.capture.summary import CaptureSummary
@@ -421,7 +421,7 @@ def secured(tmp_path: Path) -> Iterator[tuple[EtcdServer, Path]]:
 def test_tls_and_users(secured: tuple[EtcdServer, Path], caplog: pytest.LogCaptureFixture) -> None:
     """Who has no right certificate or password is refused by name; rights are obeyed; nothing is logged."""
     server, folder = secured
-    tls = Tls(ca=str(folder / "ca.crt"), cert=str(folder / "client.crt"), key=str(folder / "client.key"))
+    tls = StoreTls(ca=str(folder / "ca.crt"), cert=str(folder / "client.crt"), key=str(folder / "client.key"))
     files = ("--cacert", tls.ca, "--cert", tls.cert, "--key", tls.key)
 
     def etcdctl(*words: str) -> None:
@@ -460,12 +460,12 @@ def test_tls_and_users(secured: tuple[EtcdServer, Path], caplog: pytest.LogCaptu
         EtcdStore(server.hosts, tls=tls, auth=("bob", "wrong"), session_s=5, patience_s=5)
     with pytest.raises(AccessDeniedError):
         EtcdStore(server.hosts, top="/bk/c1", tls=tls, session_s=5, patience_s=5)
-    foreign = Tls(ca=str(folder / "foreign.crt"), cert=tls.cert, key=tls.key)
-    for wrong in (None, foreign, Tls(ca=tls.ca)):
+    foreign = StoreTls(ca=str(folder / "foreign.crt"), cert=tls.cert, key=tls.key)
+    for wrong in (None, foreign, StoreTls(ca=tls.ca)):
         with pytest.raises(UnavailableError):
             EtcdStore(server.hosts, tls=wrong, auth=("bob", "hunter2"), session_s=1, patience_s=1)
     with pytest.raises(AccessDeniedError, match="cannot be read"):
-        EtcdStore(server.hosts, tls=Tls(ca=str(folder / "missing.pem")))
+        EtcdStore(server.hosts, tls=StoreTls(ca=str(folder / "missing.pem")))
     assert "hunter2" not in caplog.text
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from backends.bookie import frames
 from backends.bookie.auth import USER_VARIABLE
-from backends.bookie.client import Address, Options, Wire
-from backends.bookie.frames import Answer, Outcome
+from backends.bookie.client import Address, BookieOptions, BookieWire
+from backends.bookie.frames import BookieAnswer, RequestOutcome
 from backends.errors import AccessDeniedError
 from backends.protocols import Kerberos, Write
 from backends.registry import open_election
@@ -42,8 +42,8 @@ MODULE: Final = (
 )
 FACTORY: Final = "org.apache.bookkeeper.sasl.SASLBookieAuthProviderFactory"
 WAYS: Final = ("Tickets", "Passwords")
-ASKING: Final = Options(deadline_s=60, patience_s=120)
-HASTY: Final = Options(deadline_s=0.5, patience_s=0.5)
+ASKING: Final = BookieOptions(deadline_s=60, patience_s=120)
+HASTY: Final = BookieOptions(deadline_s=0.5, patience_s=0.5)
 """For what a bookie of SASL refuses by saying nothing."""
 
 
@@ -105,11 +105,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield Secured(realm, hosts, known, realm.make("operator"), ledger)
 
 
-def asked(secured: Secured, way: str, auth: str | None, options: Options = ASKING) -> list[Answer]:
+def asked(secured: Secured, way: str, auth: str | None, options: BookieOptions = ASKING) -> list[BookieAnswer]:
     """What a bookie answers to one who proves himself in this way: an entry, and a ledger that it does not know."""
 
-    async def ask() -> list[Answer]:
-        with Wire({"bookie": secured.addresses[way]}, replace(options, auth=auth)) as wire:
+    async def ask() -> list[BookieAnswer]:
+        with BookieWire({"bookie": secured.addresses[way]}, replace(options, auth=auth)) as wire:
             requests = frames.read_entry(secured.ledger, 0), frames.list_entries(4711)
             return [await wire["bookie"].one(request) for request in requests]
 
@@ -172,19 +172,25 @@ def test_bookies_take_tickets_and_passwords(secured: Secured, monkeypatch: pytes
     """Each answers who proves himself in its way, and refuses all others: never a negative, never an endless wait."""
     secured.be(monkeypatch, keytab=secured.keytab)
     monkeypatch.setenv(USER_VARIABLE, "bob:hunter2")
-    assert [a.outcome for a in asked(secured, "Tickets", "sasl-gssapi")] == [Outcome.ANSWER, Outcome.NEGATIVE]
-    assert [a.outcome for a in asked(secured, "Passwords", "sasl-digest-md5")] == [Outcome.ANSWER, Outcome.NEGATIVE]
+    assert [a.outcome for a in asked(secured, "Tickets", "sasl-gssapi")] == [
+        RequestOutcome.ANSWER,
+        RequestOutcome.NEGATIVE,
+    ]
+    assert [a.outcome for a in asked(secured, "Passwords", "sasl-digest-md5")] == [
+        RequestOutcome.ANSWER,
+        RequestOutcome.NEGATIVE,
+    ]
     for way in WAYS:
-        assert {a.outcome for a in asked(secured, way, None)} == {Outcome.REFUSED}
+        assert {a.outcome for a in asked(secured, way, None)} == {RequestOutcome.REFUSED}
     monkeypatch.setenv(USER_VARIABLE, "bob:wrong")
     wrong = asked(secured, "Passwords", "sasl-digest-md5", HASTY)
-    assert {a.outcome for a in wrong} == {Outcome.REFUSED}
+    assert {a.outcome for a in wrong} == {RequestOutcome.REFUSED}
     assert "wrong" not in repr(wrong)
     for auth, what in (("sasl-gssapi:nothing", "not found in Kerberos database"), ("sasl-gssapi", "")):
         if not what:
             secured.be(monkeypatch)
         refused = asked(secured, "Tickets", auth, HASTY)
-        assert {a.outcome for a in refused} == {Outcome.REFUSED}
+        assert {a.outcome for a in refused} == {RequestOutcome.REFUSED}
         assert what in refused[0].detail
 
 

@@ -13,10 +13,10 @@ from backends.protocols import KEYS, ScannableStore
 from backends.registry import open_store
 from backends.zkfiles.records import acl_text, session_of
 from backends.zkfiles.servers import find, history_of
-from backends.zkfiles.snapshot import Node
+from backends.zkfiles.snapshot import SnapshotNode
 from backends.zkfiles.store import ZooKeeperFiles, parse_at
 from backends.zkfiles.tree import EXISTS, NO_NODE, VOID, Tree
-from backends.zkfiles.txnlog import End, survey
+from backends.zkfiles.txnlog import LogEnd, survey
 from tests.support import paths
 
 DATA: Final = paths.DATA / "zookeeper"
@@ -24,7 +24,12 @@ CASES: Final = [
     *((folder.name, "expected.json", None) for folder in sorted(DATA.iterdir()) if folder.is_dir()),
     ("v39-plain", "expected-at-stop.json", "0x1b"),
 ]
-ENDS: Final = {"padding": End.PADDING, "eof": End.FILE, "torn-eor": End.TORN_MARK, "torn-len": End.TORN_SIZE}
+ENDS: Final = {
+    "padding": LogEnd.PADDING,
+    "eof": LogEnd.FILE,
+    "torn-eor": LogEnd.TORN_MARK,
+    "torn-len": LogEnd.TORN_SIZE,
+}
 RESULTS: Final = {"EXISTS": EXISTS, "NONODE": NO_NODE, "FAILED-MULTI": VOID}
 
 
@@ -33,7 +38,7 @@ def _expected(name: str, file: str) -> dict[str, Any]:
     return found
 
 
-def _nodes(tree: Tree) -> dict[bytes, Node]:
+def _nodes(tree: Tree) -> dict[bytes, SnapshotNode]:
     still = {tree.base.path_at(row): tree.base.node_at(row) for row in np.flatnonzero(~tree.hidden).tolist()}
     return tree.changed | still
 
@@ -47,7 +52,7 @@ def _data(data: bytes | None) -> str | None:
     )
 
 
-def _row(tree: Tree, path: bytes, node: Node) -> list[Any]:
+def _row(tree: Tree, path: bytes, node: SnapshotNode) -> list[Any]:
     kin = len(list(tree.children(path)))
     numbers = [node.czxid, node.mzxid, node.pzxid, node.ctime, node.mtime, node.version, node.cversion, node.aversion]
     rights = [list(entry) for entry in node.acl or ()]

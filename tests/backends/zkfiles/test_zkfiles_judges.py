@@ -19,7 +19,7 @@ from kazoo.security import make_acl
 
 from backends.protocols import CHANGES, KEYS
 from backends.zkfiles import snapshot, txnlog
-from backends.zkfiles.snapshot import Node
+from backends.zkfiles.snapshot import SnapshotNode
 from backends.zkfiles.store import At, ZooKeeperFiles
 from tests.backends.zkfiles.test_zkfiles_golden import DATA
 from tests.support.zookeeper_server import ZooKeeperServer, _jars
@@ -55,7 +55,7 @@ def _nodes_of_tool(text: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _as_tool(node: Node) -> dict[str, Any]:
+def _as_tool(node: SnapshotNode) -> dict[str, Any]:
     return {
         "cZxid": node.czxid,
         "mZxid": node.mzxid,
@@ -78,7 +78,7 @@ def _compare_snapshot(file: Path) -> None:
 
 def _compare_log(file: Path) -> None:
     log = txnlog.survey(file)
-    text = _tool("persistence.TxnLogToolkit", file, fails=log.why is txnlog.End.TORN_MARK)
+    text = _tool("persistence.TxnLogToolkit", file, fails=log.why is txnlog.LogEnd.TORN_MARK)
     told = [(int(session, 16), int(zxid, 16)) for session, zxid, _ in _RECORD.findall(text)]
     payloads = txnlog.Payloads()
     ours = []

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backends.errors import BackendError, CorruptStoreError, UnsupportedStoreError
-from backends.protocols import CHANGES, KEYS, Point
+from backends.protocols import CHANGES, KEYS, StorePoint
 from backends.zkfiles import snapshot, txnlog
 from backends.zkfiles.records import MalformedError, decode
 from backends.zkfiles.store import At, ZooKeeperFiles, parse_at
@@ -50,7 +50,7 @@ def _payloads(path: Path) -> list[bytes]:
     return [raw[at + 12 : at + 12 + size] for at, size in txnlog.survey(path).entries[["at", "size"]].tolist()]
 
 
-def _read(folder: Path, at: At | None = None) -> Point | None:
+def _read(folder: Path, at: At | None = None) -> StorePoint | None:
     """Read all that a store has; None: it says that it can show nothing."""
     store = ZooKeeperFiles(folder, point=at)
     try:
@@ -71,7 +71,7 @@ def _put(path: Path, raw: bytes) -> None:
     path.write_bytes(raw)
 
 
-def _with(folder: Path, change: Callable[[Path], None], at: At | None = None) -> Point | None:
+def _with(folder: Path, change: Callable[[Path], None], at: At | None = None) -> StorePoint | None:
     with tempfile.TemporaryDirectory() as made:
         copy = Path(shutil.copytree(folder, Path(made, "copy")))
         change(copy)

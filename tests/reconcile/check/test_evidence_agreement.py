@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from reconcile.check.evidence import RECORD_COLUMNS, Evidence, ScrutinyRun
-from reconcile.check.impact.names import Target
+from reconcile.check.evidence import RECORD_COLUMNS, CopyEvidence, ScrutinyRun
+from reconcile.check.impact.names import ImpactTarget
 from reconcile.cli.commands.check_impact import make_result
 from reconcile.deletes.verification.durability import judge_copies
-from reconcile.deletes.verification.wanted import Wanted
+from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.jobs.diagnose.explain import ExplainRequest, explain
 from reconcile.jobs.impact.question import Taken
 from reconcile.plan.actions import Passwords
@@ -122,11 +122,11 @@ def test_all_of_them_say_what_is_true(damaged: Damaged, run: Path, tmp_path: Pat
     assert facts["evidence"]["copies"] == covered.positions
 
     records = store.read("ledgers", columns=list(RECORD_COLUMNS))
-    seen = Evidence.gather((), (ScrutinyRun.open(run),), store).see(records)
+    seen = CopyEvidence.gather((), (ScrutinyRun.open(run),), store).see(records)
     numbers = records["ledger"].to_pylist()
     assert read_missing(seen.faults.missing, [numbers[row] for row in seen.faults.missing["row"].to_pylist()]) == truth
     breached = list_breached(damaged, truth)
-    wanted = Wanted([LedgerId(0, ledger.number) for ledger in damaged.ledgers])
+    wanted = WantedLedgers([LedgerId(0, ledger.number) for ledger in damaged.ledgers])
     disks = [
         write_lists(tmp_path / "disks" / f"{n}", damaged, name, mode="disks", as_of=TXN)
         for n, name in enumerate(damaged.bookies)
@@ -161,7 +161,7 @@ def test_marks_of_copies_that_were_seen_since_count_for_nothing(damaged: Damaged
     }
     lacking = {(ledger, name) for ledger, name, _ in damaged.list_missing()}
     records = store.read("ledgers", columns=list(RECORD_COLUMNS))
-    there = Evidence.gather((), (ScrutinyRun.open(run),), store).see(records).sound
+    there = CopyEvidence.gather((), (ScrutinyRun.open(run),), store).see(records).sound
     numbers = records["ledger"].to_pylist()
     shown = {(numbers[row["row"]], row["bookie"]) for row in there.to_pylist()}
     assert {pair for pair in promised if pair in shown} == promised - lacking
@@ -187,7 +187,7 @@ def test_the_neighbour_of_a_wiped_bookie_is_not_spared(tmp_path: Path) -> None:
     # The wiped bookie did not answer: that it is empty is known from the run before.
     write_run(tmp_path / "run", damaged, names[1:], make_wiped(names[0], CREATED + 1))
     store = open_dataset(tmp_path / "run" / "store", "catalog")
-    taken = Taken(((names[1],),), target=Target.DOWN)
+    taken = Taken(((names[1],),), target=ImpactTarget.DOWN)
     assert str(ask(store, taken=taken, most_unavailable=100).verdict) == "SAFE"
     answer = ask(store, taken=taken, most_unavailable=100, evidence=(tmp_path / "run",))
     assert str(answer.verdict) == "UNSAFE"
@@ -212,8 +212,8 @@ def test_an_inventory_that_is_younger_is_believed_before_a_scrutiny(tmp_path: Pa
     store = open_dataset(tmp_path / "run" / "store", "catalog")
     records = store.read("ledgers", columns=list(RECORD_COLUMNS))
     runs = (ScrutinyRun.open(tmp_path / "run"),)
-    assert Evidence.gather((), runs, store).see(records).faults.missing.num_rows > 0
+    assert CopyEvidence.gather((), runs, store).see(records).faults.missing.num_rows > 0
     for as_of, is_believed in ((None, False), (CREATED, False), (TXN, True)):
         collected = write_lists(tmp_path / f"collected-{as_of}", damaged, damaged.bookies[0], mode="disks", as_of=as_of)
-        missing = Evidence.gather((collected,), runs, store).see(records).faults.missing
+        missing = CopyEvidence.gather((collected,), runs, store).see(records).faults.missing
         assert (missing.num_rows == 0) == is_believed, as_of

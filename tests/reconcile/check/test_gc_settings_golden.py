@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.check.preflight.gc_settings import BookieSettings, Unread, ask, read_file, settings_of
+from reconcile.check.preflight.gc_settings import BookieSettings, UnreadSettings, ask, read_file, settings_of
 from recovery.errors import InputError
 from tests.support import paths
 
@@ -79,7 +79,7 @@ def test_what_a_real_bookie_says(served: str) -> None:
 def test_whoever_else_answers_is_not_believed(served: str) -> None:
     """Another server's answer, or an error, is settings not read, with the reason."""
     found = ask(served)
-    assert isinstance(found, Unread)
+    assert isinstance(found, UnreadSettings)
     assert found.problem
 
 
@@ -87,7 +87,7 @@ def test_whoever_else_answers_is_not_believed(served: str) -> None:
 def test_nobody_answers(address: str) -> None:
     """A bookie that does not answer is told apart from one that answers nothing."""
     found = ask(address, within_s=1)
-    assert isinstance(found, Unread)
+    assert isinstance(found, UnreadSettings)
     assert found.source == address
 
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.check.guard_locks import GuardsSeen, count_guards, look_at_guards, select_guarded
 from recovery.codecs.replication_lock import encode_guard, lock_key
 from recovery.codecs.store import REPLICATION_DISABLED
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 
 ROOT = "/ledgers"

@@ -7,10 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.check import left_out_copies, thaw_guards
-from reconcile.cli.wording.remedies import word_error
+from reconcile.cli.wording.remedies import describe_error
 from reconcile.errors import GuardRefusedError
 from recovery.codecs import ledger_metadata
 from recovery.codecs.replication_lock import encode_guard, lock_key
@@ -19,8 +18,9 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model import tables
 from recovery.model.groups import group_entries, to_arrow
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.inventories import fill_row
+from tests.support.memory_store import MemoryStore
 
 ROOT = "/ledgers"
 
@@ -46,9 +46,9 @@ def inventory(folder: Path, bookie: str, held: dict[int, Sequence[int]], source:
     return open_dataset(folder, "inventory")
 
 
-def record(*segments: tuple[int, str], write: int = 2, last: int = 9, state: State = State.CLOSED) -> bytes:
+def record(*segments: tuple[int, str], write: int = 2, last: int = 9, state: LedgerState = LedgerState.CLOSED) -> bytes:
     """Return a record; members are letters."""
-    closed = state is State.CLOSED
+    closed = state is LedgerState.CLOSED
     metadata = LedgerMetadata(
         format=3,
         ensemble_size=len(segments[0][1]),
@@ -84,7 +84,7 @@ def test_who_is_left_out_and_what_only_they_have(tmp_path: Path) -> None:
         L1=record((0, "ab")),
         L2=record((0, "ab")),
         L3=record((0, "ab"), last=4),
-        L4=record((0, "ab"), state=State.OPEN),
+        L4=record((0, "ab"), state=LedgerState.OPEN),
         L5=record((0, "abc"), write=2),
         L6=record((0, "ax"), (5, "ab")),
     )
@@ -122,10 +122,10 @@ def test_a_thaw_is_refused_until_just_so_many_are_accepted(tmp_path: Path) -> No
     stray = inventory(tmp_path / "x", "x", {1: range(3), 2: range(3)})
     for accept in (0, 1, 3):
         with pytest.raises(GuardRefusedError, match="leave out copies: 2 of a bookie") as refused:
-            thaw_guards.demand_named(store, ROOT, Layout.HIERARCHICAL, [stray], accept=accept)
+            thaw_guards.require_named(store, ROOT, Layout.HIERARCHICAL, [stray], accept=accept)
         assert refused.value.exit_code == 5
-        assert "--accept-left-out 2" in word_error(refused.value)
-    assert thaw_guards.demand_named(store, ROOT, Layout.HIERARCHICAL, [stray], accept=2) == 2
+        assert "--accept-left-out 2" in describe_error(refused.value)
+    assert thaw_guards.require_named(store, ROOT, Layout.HIERARCHICAL, [stray], accept=2) == 2
     good = inventory(tmp_path / "a", "a", {1: range(3)})
     with pytest.raises(GuardRefusedError, match="no closed record"):
-        thaw_guards.demand_named(store, ROOT, Layout.HIERARCHICAL, [good], accept=1)
+        thaw_guards.require_named(store, ROOT, Layout.HIERARCHICAL, [good], accept=1)

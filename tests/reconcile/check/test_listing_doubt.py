@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from backends.errors import AccessDeniedError
-from backends.memory import MemoryStore
 from backends.protocols import Versioned, Write
-from reconcile.check.listing import demand_each, list_ledgers
+from reconcile.check.listing import list_ledgers, require_each
 from recovery.codecs import store
 from recovery.codecs.store import Layout
 from recovery.model.ids import LedgerId
+from tests.support.memory_store import MemoryStore
 
 ROOT = "/ledgers"
 
@@ -88,6 +88,6 @@ def test_ids_are_asked_for_by_key(short: Short) -> None:
     short.left_out = frozenset({f"{ROOT}/00/0001", f"{ROOT}/00/0000/L0001"})
     short.denied = frozenset({ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, 30_000))})
     asked = ids(0, 1, 2, 10_000, 10_001, 30_000, -5)
-    there = demand_each(short, ROOT, Layout.HIERARCHICAL, asked)
+    there = require_each(short, ROOT, Layout.HIERARCHICAL, asked)
     assert np.flatnonzero(there).tolist() == [0, 1, 3, 5]
-    assert demand_each(short, ROOT, Layout.HIERARCHICAL, ids()).tolist() == []
+    assert require_each(short, ROOT, Layout.HIERARCHICAL, ids()).tolist() == []

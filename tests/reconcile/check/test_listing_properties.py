@@ -3,11 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.check.listing import list_ledgers
 from recovery.codecs.store import LEGACY_IDS, Layout, ledger_key
 from recovery.model.ids import LedgerId
+from tests.support.memory_store import MemoryStore
 
 NUMBERS = st.one_of(
     st.integers(0, 30_000), st.integers(2_147_479_990, 2_147_490_010), st.integers((1 << 63) - 5, (1 << 63) - 1)

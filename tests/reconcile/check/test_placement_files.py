@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconcile.check.placement_files import decode_rack_info, read_placement, read_topology
-from reconcile.rules.segments.placement import PlacementSettings, Policy
+from reconcile.rules.segments.placement import PlacementPolicy, PlacementSettings
 from recovery.errors import FormatError, InputError
 
 
@@ -67,7 +67,7 @@ def test_settings_are_read_by_bookkeeper_s_keys(tmp_path: Path) -> None:
         "minNumZonesPerWriteQuorum=1\ndesiredNumZonesPerWriteQuorum=5\nenforceStrictZoneawarePlacement=no\n"
     )
     assert read_placement(file) == PlacementSettings(
-        Policy.REGION_AWARE, 3, True, ("east", "west", "north"), 3, False, 1, 5, False
+        PlacementPolicy.REGION_AWARE, 3, True, ("east", "west", "north"), 3, False, 1, 5, False
     )
 
 
@@ -75,7 +75,7 @@ def test_an_empty_configuration_is_bookkeeper_s_defaults(tmp_path: Path) -> None
     """Rack-aware, two racks, nothing enforced."""
     file = tmp_path / "bk_client.conf"
     file.write_text("")
-    assert read_placement(file) == PlacementSettings(Policy.RACK_AWARE, 2, False, (), 2, True, 2, 3, True)
+    assert read_placement(file) == PlacementSettings(PlacementPolicy.RACK_AWARE, 2, False, (), 2, True, 2, 3, True)
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from backends.errors import AccessDeniedError
-from backends.memory import MemoryStore
 from backends.protocols import MetadataStore, Write
 from reconcile.check.preflight import checks as preflight
-from reconcile.check.preflight.gc_settings import BookieSettings, Unread, settings_of
-from reconcile.check.preflight.report import Level, Report, stop_order
+from reconcile.check.preflight.gc_settings import BookieSettings, UnreadSettings, settings_of
+from reconcile.check.preflight.report import PreflightLevel, Report, stop_order
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.write.freezing import freeze
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId
 from tests.support.inventories import write_inventory
+from tests.support.memory_store import MemoryStore
 
 ROOT = "/ledgers"
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -76,16 +76,16 @@ def inventories(tmp_path: Path) -> list[Dataset]:
 def examined(
     store: MetadataStore,
     inventories: Sequence[Dataset] = (),
-    settings: Sequence[BookieSettings | Unread] = (),
+    settings: Sequence[BookieSettings | UnreadSettings] = (),
     named: Layout | None = None,
 ) -> Report:
     """Examine as of now."""
     return preflight.examine(store, ROOT, named, inventories, settings, now=NOW)
 
 
-def levels(report: Report) -> dict[str, Level]:
+def levels(report: Report) -> dict[str, PreflightLevel]:
     """Return the worst level of each subject; findings come the worst first."""
-    found: dict[str, Level] = {}
+    found: dict[str, PreflightLevel] = {}
     for finding in report.remarks:
         found.setdefault(finding.subject, finding.level)
     return found
@@ -105,7 +105,7 @@ def freeze_it(store: MemoryStore) -> None:
 def test_a_healthy_cluster_is_ok(inventories: list[Dataset]) -> None:
     """Everything that the bookies hold is listed, and every bookie was looked at: OK, nothing undecided."""
     report = examined(cluster(range(100)), inventories)
-    assert (report.level, report.undecided) == (Level.OK, False)
+    assert (report.level, report.undecided) == (PreflightLevel.OK, False)
     assert report.counts == {
         "ledgers_listed": 100,
         "ledgers_on_bookies": 100,
@@ -121,7 +121,7 @@ def test_a_store_that_lists_much_less_than_bookies_hold(inventories: list[Datase
     """Empty, nearly empty or a tenth short: CRITICAL, with the numbers and who can delete."""
     report = examined(cluster(range(left)), inventories)
     [first, *_] = report.remarks
-    assert (first.level, first.subject) == (Level.CRITICAL, "ledgers")
+    assert (first.level, first.subject) == (PreflightLevel.CRITICAL, "ledgers")
     assert "b1, b2 can delete them now" in first.text
     assert report.counts["ledgers_absent"] == 100 - left
     assert ("EMPTY" in first.text) == (left == 0)
@@ -130,7 +130,7 @@ def test_a_store_that_lists_much_less_than_bookies_hold(inventories: list[Datase
 def test_a_few_without_a_record_are_a_warning(inventories: list[Dataset]) -> None:
     """Garbage that waits for its collection looks like a small loss: both are said."""
     report = examined(cluster(range(95)), inventories)
-    assert report.level is Level.WARNING
+    assert report.level is PreflightLevel.WARNING
     assert "5 of 100" in report.remarks[0].text
     assert "95, 96, 97" in report.remarks[0].text
 
@@ -139,7 +139,7 @@ def test_an_emptied_store_is_critical_without_any_registered_bookie(inventories:
     """A bookie may run without its registration: nobody registered is no reassurance."""
     store = cluster((), bookies=())
     report = examined(store, inventories)
-    assert report.level is Level.CRITICAL
+    assert report.level is PreflightLevel.CRITICAL
     assert any("no bookie is registered" in finding.text for finding in report.remarks)
 
 
@@ -148,7 +148,7 @@ def test_a_frozen_store_is_no_longer_critical(inventories: list[Dataset]) -> Non
     store = cluster(())
     freeze_it(store)
     report = examined(store, inventories)
-    assert report.level is Level.WARNING
+    assert report.level is PreflightLevel.WARNING
     assert report.freeze is not None
     assert report.freeze.frozen
     assert "it is frozen" in report.remarks[0].text
@@ -162,14 +162,14 @@ def test_half_a_freeze_is_no_freeze(inventories: list[Dataset]) -> None:
     assert held is not None
     store.set_acl(f"{ROOT}/00", "world:anyone:cdrwa", expected=held.version)
     report = examined(store, inventories)
-    assert report.level is Level.CRITICAL
+    assert report.level is PreflightLevel.CRITICAL
     assert any("/00 is open to world:anyone" in finding.text for finding in report.remarks)
 
 
 def test_a_missing_root(inventories: list[Dataset]) -> None:
     """No root: CRITICAL, since some drivers take that for empty; with what the bookies hold."""
     report = examined(MemoryStore(), inventories)
-    assert (report.level, report.root) == (Level.CRITICAL, "missing")
+    assert (report.level, report.root) == (PreflightLevel.CRITICAL, "missing")
     assert "100 ledgers" in report.remarks[0].text
     assert {bookie.id for bookie in report.bookies} == {"b1", "b2"}
 
@@ -177,7 +177,7 @@ def test_a_missing_root(inventories: list[Dataset]) -> None:
 def test_another_cluster_s_store(inventories: list[Dataset]) -> None:
     """An instance id that the bookies do not have: CRITICAL, even where it lists as many ledgers."""
     report = examined(cluster(range(100), instance="two"), inventories)
-    assert levels(report)["instance"] is Level.CRITICAL
+    assert levels(report)["instance"] is PreflightLevel.CRITICAL
     assert "of cluster two, and b1, b2 of one" in report.remarks[0].text
 
 
@@ -186,12 +186,12 @@ def test_nodes_younger_than_the_bookies(inventories: list[Dataset]) -> None:
 
     Who initialises a cluster again gives it another instance id.
     """
-    for instance, level in (("one", Level.OK), ("two", Level.WARNING)):
+    for instance, level in (("one", PreflightLevel.OK), ("two", PreflightLevel.WARNING)):
         report = examined(cluster(range(100), made=NOW - timedelta(days=30), instance=instance), inventories)
         said = [f for f in report.remarks if "was made again" in f.text]
         assert [(f.subject, f.level) for f in said] == [("instance", level), ("layout", level)]
         assert all("2024-06-01T01:00:00+00:00" in f.text for f in said)
-        assert (report.level is Level.OK) == (level is Level.OK)
+        assert (report.level is PreflightLevel.OK) == (level is PreflightLevel.OK)
 
 
 def test_without_inventories_nothing_is_ok() -> None:
@@ -200,31 +200,31 @@ def test_without_inventories_nothing_is_ok() -> None:
     An empty one is critical where bookies are registered of which nobody knows what they hold, else a warning.
     """
     report = examined(cluster(range(100)))
-    assert (report.level, report.undecided) == (Level.UNDECIDED, True)
+    assert (report.level, report.undecided) == (PreflightLevel.UNDECIDED, True)
     young = examined(cluster(range(100), made=NOW - timedelta(hours=2)))
-    assert levels(young)["instance"] is Level.WARNING
+    assert levels(young)["instance"] is PreflightLevel.WARNING
     empty = cluster(())
-    assert levels(examined(empty))["ledgers"] is Level.CRITICAL
+    assert levels(examined(empty))["ledgers"] is PreflightLevel.CRITICAL
     assert "b1, b2 can delete" in examined(empty).remarks[0].text
-    assert levels(examined(cluster((), bookies=())))["ledgers"] is Level.WARNING
+    assert levels(examined(cluster((), bookies=())))["ledgers"] is PreflightLevel.WARNING
     freeze_it(empty)
-    assert levels(examined(empty))["ledgers"] is Level.WARNING
+    assert levels(examined(empty))["ledgers"] is PreflightLevel.WARNING
 
 
 def test_an_empty_store_is_critical_to_a_bookie_that_was_not_looked_at(tmp_path: Path) -> None:
     """One bookie was collected and holds nothing; of another, registered one nobody knows what it holds."""
     path = write_inventory(tmp_path / "b1", "b1", (), instance="one", ended=NOW - timedelta(hours=1))
     report = examined(cluster(()), [open_dataset(path, "inventory")])
-    assert report.level is Level.CRITICAL
+    assert report.level is PreflightLevel.CRITICAL
     assert "b2 can delete" in report.remarks[0].text
     alone = examined(cluster((), bookies=("b1",)), [open_dataset(path, "inventory")])
-    assert levels(alone)["ledgers"] is Level.OK
+    assert levels(alone)["ledgers"] is PreflightLevel.OK
 
 
 def test_bookies_that_were_not_looked_at_are_named(inventories: list[Dataset]) -> None:
     """A bookie with a registration or a cookie and without an inventory keeps it from being OK."""
     report = examined(cluster(range(100), bookies=("b1", "b2", "b3")), inventories)
-    assert report.level is Level.UNDECIDED
+    assert report.level is PreflightLevel.UNDECIDED
     assert report.coverage.not_scanned == ("b3",)
 
 
@@ -237,18 +237,18 @@ def test_nodes_that_are_missing(
     """A store without LAYOUT or INSTANCEID is not whole, though bookies that run do not care."""
     store = cluster(range(100), layout=layout, instance=instance)
     report = examined(store, inventories, named=Layout.HIERARCHICAL)
-    assert levels(report)[subject] is Level.WARNING
+    assert levels(report)[subject] is PreflightLevel.WARNING
 
 
 def test_a_layout_that_nothing_says_is_undecided(inventories: list[Dataset]) -> None:
     """Where ledgers cannot be listed nothing is claimed of them."""
     report = examined(cluster(range(100), layout=None), inventories)
-    assert levels(report)["ledgers"] is Level.UNDECIDED
+    assert levels(report)["ledgers"] is PreflightLevel.UNDECIDED
     assert report.counts["ledgers_absent"] is None
     wrong = cluster(range(100))
     wrong.write([Write(f"{ROOT}/LAYOUT", b"1\nflat", 0)])
-    assert levels(examined(wrong, inventories))["layout"] is Level.WARNING
-    assert levels(examined(cluster(range(9)), inventories, named=Layout.FLAT))["layout"] is Level.WARNING
+    assert levels(examined(wrong, inventories))["layout"] is PreflightLevel.WARNING
+    assert levels(examined(cluster(range(9)), inventories, named=Layout.FLAT))["layout"] is PreflightLevel.WARNING
 
 
 @pytest.mark.parametrize("layout", [Layout.FLAT, Layout.LEGACY, Layout.LONGHIERARCHICAL, Layout.HIERARCHICAL])
@@ -262,10 +262,10 @@ def test_every_layout_is_listed(inventories: list[Dataset], layout: Layout) -> N
 
 def test_the_stop_order_is_whose_pass_may_come_first(inventories: list[Dataset]) -> None:
     """Registered bookies first, the shortest wait first; what was not read counts as BookKeeper's default."""
-    settings: list[BookieSettings | Unread] = [
+    settings: list[BookieSettings | UnreadSettings] = [
         settings_of("b2:8080", {"bookieId": "b2", "gcWaitTime": "1000"}),
         settings_of("b3.conf", {"bookieId": "b3", "gcWaitTime": "500"}),
-        Unread("b9:8080", "refused"),
+        UnreadSettings("b9:8080", "refused"),
     ]
     report = examined(cluster((), bookies=("b1", "b2")), inventories, settings)
     order = stop_order(report.bookies)
@@ -274,7 +274,7 @@ def test_the_stop_order_is_whose_pass_may_come_first(inventories: list[Dataset])
         "b1 (every 10 min by default, its settings were not read)",
         "b3 (every 500 ms)",
     ]
-    assert report.unread == (Unread("b9:8080", "refused"),)
+    assert report.unread == (UnreadSettings("b9:8080", "refused"),)
 
 
 def test_an_auditor_over_a_lacking_store_is_a_warning(inventories: list[Dataset]) -> None:
@@ -286,10 +286,10 @@ def test_an_auditor_over_a_lacking_store_is_a_warning(inventories: list[Dataset]
     report = examined(store, inventories, settings)
     assert report.auditor == "b2"
     [finding] = [f for f in report.remarks if f.subject == "replication"]
-    assert finding.level is Level.WARNING
+    assert finding.level is PreflightLevel.WARNING
     assert "takes the bookie with it" in finding.text
     store.write([Write(f"{ROOT}/underreplication/disable", b"")])
-    assert levels(examined(store, inventories, settings))["replication"] is Level.OK
+    assert levels(examined(store, inventories, settings))["replication"] is PreflightLevel.OK
 
 
 class _Closed:
@@ -315,7 +315,7 @@ def test_what_may_not_be_looked_at_is_undecided(inventories: list[Dataset], clos
     """A refused look is neither health nor loss: it is said, and the verdict is not OK."""
     store = _Closed(cluster(range(100)), frozenset({ROOT + closed}))
     report = examined(store, inventories)  # type: ignore[arg-type]  # whatever a store has, by delegation
-    assert report.level in (Level.UNDECIDED, Level.WARNING)
+    assert report.level in (PreflightLevel.UNDECIDED, PreflightLevel.WARNING)
     assert report.undecided
 
 
@@ -331,7 +331,7 @@ def test_a_listing_that_takes_too_long_claims_nothing(inventories: list[Dataset]
 def test_what_is_wrong_is_a_finding_as_plans_have_them(tmp_path: Path) -> None:
     """Each warning and critical remark has a finding of its category; what is good or not known is none."""
     report = examined(cluster((), bookies=("b1", "b2")))
-    wrong = [remark for remark in report.remarks if remark.level in (Level.WARNING, Level.CRITICAL)]
+    wrong = [remark for remark in report.remarks if remark.level in (PreflightLevel.WARNING, PreflightLevel.CRITICAL)]
     assert [remark.finding for remark in wrong] == list(report.findings)
     assert report.findings[0].category is Category.STORE_EMPTY
     assert report.findings[0].severity in (None, TRAITS[Category.STORE_EMPTY].severity)
@@ -346,4 +346,4 @@ def test_a_bookie_that_lacks_a_folder_of_its_index_is_to_be_stopped_first(tmp_pa
     ]
     path = write_inventory(tmp_path / "b1", "b1", range(5), instance="one", ended=NOW, dirs=folders)
     report = examined(cluster(range(5), bookies=("b1",)), [open_dataset(path, "inventory")])
-    assert levels(report)["index of b1"] is Level.CRITICAL
+    assert levels(report)["index of b1"] is PreflightLevel.CRITICAL

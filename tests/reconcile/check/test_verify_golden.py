@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.check.verify import verify
-from reconcile.check.verify_results import ABOVE_END, Outcome, Stored, Verified
+from reconcile.check.verify_results import ABOVE_END, RecordInStore, VerifyOutcome, VerifyResult
 from reconcile.jobs.verify import NamedDisks
 from recovery.bookies.disk_reader import open_disks
 from recovery.codecs import entry, entry_log, index_file
@@ -24,6 +23,7 @@ from recovery.errors import InputError
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
 from tests.support import cases
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, of_truth, write_plan
 
 pytestmark = pytest.mark.long
@@ -57,7 +57,7 @@ def _verified(
     without: tuple[str, ...] = (),
     sample: int | None = None,
     store: Any = None,
-) -> Verified:
+) -> VerifyResult:
     with ExitStack() as stack:
         disks = {
             bookie["id"]: stack.enter_context(open_disks(bookie["id"], [case / "bookies" / f"b{bookie['n']}"]))
@@ -82,12 +82,12 @@ def test_every_entry_of_a_closed_ledger_is_readable(name: str, tmp_path: Path) -
     }
     rows = [row for row in _closed(name) if row["ledger"] not in blind]
     assert found.outcomes == {
-        Outcome.READABLE: len(rows), **({Outcome.UNCHECKED: len(blind)} if blind else {})
+        VerifyOutcome.READABLE: len(rows), **({VerifyOutcome.UNCHECKED: len(blind)} if blind else {})
     }  # fmt: skip
     assert found.full == len(rows)
     assert found.entries["readable"] == sum(row["last"] + 1 for row in rows)
     assert found.copies["good"] == sum((row["last"] + 1) * row["W"] for row in rows)
-    assert (found.records, found.wrong) == ({Stored.PLANNED: len(_closed(name))}, 0)
+    assert (found.records, found.wrong) == ({RecordInStore.PLANNED: len(_closed(name))}, 0)
     assert (found.incomplete, found.without_disks, found.seed) == ({}, {}, "")
 
 
@@ -129,8 +129,8 @@ def test_a_flipped_byte_is_a_corrupt_entry(copy: Callable[[str], Path], tmp_path
     content[position + entry.HEADER_SIZE] ^= 1
     log.write_bytes(content)
     found = _verified(_plan(tmp_path, "c01"), case, "c01")
-    assert found.outcomes == {Outcome.READABLE: 32, Outcome.CORRUPT: 1}
-    assert found.entries[Outcome.CORRUPT] == found.copies["bad"] == 1
+    assert found.outcomes == {VerifyOutcome.READABLE: 32, VerifyOutcome.CORRUPT: 1}
+    assert found.entries[VerifyOutcome.CORRUPT] == found.copies["bad"] == 1
     assert [(p.ledger, p.outcome) for p in found.problems] == [(LedgerId(0, row["ledger"]), "corrupt")]
     assert f"entries corrupt: {number}" in found.problems[0].detail
     assert found.wrong == 1
@@ -165,8 +165,12 @@ def test_a_corrupt_first_copy_costs_no_entry(copy: Callable[[str], Path], tmp_pa
     first = members[number % len(members)]
     _change_copy(case, row, first, number, lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]))
     found = _verified(_plan(tmp_path, "c01"), case, "c01")
-    assert found.outcomes == {Outcome.READABLE: 33}
-    assert (found.copies["bad"], found.entries[Outcome.CORRUPT], found.entries[Outcome.MISSING]) == (1, 0, 0)
+    assert found.outcomes == {VerifyOutcome.READABLE: 33}
+    assert (found.copies["bad"], found.entries[VerifyOutcome.CORRUPT], found.entries[VerifyOutcome.MISSING]) == (
+        1,
+        0,
+        0,
+    )
     assert found.full == 32
 
 
@@ -186,7 +190,7 @@ def test_what_was_corrupt_before_its_digest_was_made_agrees_with_it(
     for bookie in row["segments"][0][1]:
         _change_copy(case, row, bookie, 3, write_wrong)
     found = _verified(_plan(tmp_path, "c01"), case, "c01")
-    assert (found.outcomes, found.copies["bad"], found.full) == ({Outcome.READABLE: 33}, 0, 33)
+    assert (found.outcomes, found.copies["bad"], found.full) == ({VerifyOutcome.READABLE: 33}, 0, 33)
 
 
 def test_an_entry_whose_writes_failed_beyond_the_ack_quorum_is_behind_the_end(
@@ -211,9 +215,9 @@ def test_an_entry_whose_writes_failed_beyond_the_ack_quorum_is_behind_the_end(
     found = _verified(_plan(tmp_path, "c01", shorter), case, "c01")
     [problem] = found.problems
     assert (problem.ledger, problem.outcome) == (LedgerId(0, row["ledger"]), ABOVE_END)
-    assert (found.entries[Outcome.MISSING], found.copies["absent"]) == (0, 0)
+    assert (found.entries[VerifyOutcome.MISSING], found.copies["absent"]) == (0, 0)
     longer = _verified(_plan(tmp_path / "longer", "c01", whole), case, "c01")
-    assert longer.entries[Outcome.MISSING] == 0
+    assert longer.entries[VerifyOutcome.MISSING] == 0
     assert longer.copies["absent"] == len(row["segments"][0][1]) - 1
 
 
@@ -227,7 +231,11 @@ def test_an_entry_on_no_member_is_missing(copy: Callable[[str], Path], tmp_path:
     content[index_file.HEADER_SIZE : index_file.HEADER_SIZE + 8] = bytes(8)
     path.write_bytes(content)
     found = _verified(_plan(tmp_path, "c01"), case, "c01")
-    assert (found.outcomes[Outcome.MISSING], found.entries[Outcome.MISSING], found.copies["absent"]) == (1, 1, 1)
+    assert (found.outcomes[VerifyOutcome.MISSING], found.entries[VerifyOutcome.MISSING], found.copies["absent"]) == (
+        1,
+        1,
+        1,
+    )
     assert found.problems[0].detail.startswith(f"1 of {row['last'] + 1} entries missing: 0")
 
 
@@ -244,7 +252,7 @@ def test_an_index_that_points_elsewhere_is_not_believed(copy: Callable[[str], Pa
     content[at + 24 : at + 32] = struct.pack(">q", entry_log.location(77, 1028))
     path.write_bytes(content)
     found = _verified(_plan(tmp_path, "c01"), case, "c01")
-    assert (found.outcomes[Outcome.MISSING], found.entries[Outcome.MISSING]) == (1, 3)
+    assert (found.outcomes[VerifyOutcome.MISSING], found.entries[VerifyOutcome.MISSING]) == (1, 3)
     assert "0, 2 to 3" in found.problems[0].detail
 
 
@@ -255,7 +263,7 @@ def test_one_lost_copy_of_several_costs_nothing_but_is_counted(copy: Callable[[s
     row = next(row for row in _closed("c01") if row["E"] == row["W"] == 3 and row["last"] > 3)
     _index(case, row, row["segments"][0][1][0]).unlink()
     found = _verified(_plan(tmp_path, "c01"), case, "c01")
-    assert found.outcomes == {Outcome.READABLE: 33}
+    assert found.outcomes == {VerifyOutcome.READABLE: 33}
     assert (found.full, found.wrong) == (32, 0)
     assert found.copies["absent"] == row["last"] + 1
 
@@ -286,8 +294,8 @@ def test_a_bookie_without_disks_is_not_taken_for_empty(tmp_path: Path) -> None:
     """What only it should hold cannot be checked; what others hold too is readable; it is named with its copies."""
     found = _verified(_plan(tmp_path, "c01"), cases.case_dir("c01"), "c01", without=("10.0.0.1:3181",))
     alone = [r for r in _closed("c01") if r["segments"][0][1] == ["10.0.0.1:3181"] and r["last"] >= 0]
-    assert found.outcomes[Outcome.UNCHECKED] == len(alone)
-    assert Outcome.MISSING not in found.outcomes
+    assert found.outcomes[VerifyOutcome.UNCHECKED] == len(alone)
+    assert VerifyOutcome.MISSING not in found.outcomes
     assert found.wrong == 0
     assert list(found.without_disks) == ["10.0.0.1:3181"]
     assert found.copies["not_looked_at"] == found.without_disks["10.0.0.1:3181"] > 0
@@ -305,8 +313,8 @@ def test_half_a_bookies_folders_are_not_taken_for_all(copy: Callable[[str], Path
             disks[bookie["id"]] = stack.enter_context(open_disks(bookie["id"], folders))
         dataset = _plan(tmp_path, "c02")
         found = verify(dataset, _applied(dataset), ROOT, disks, sample=None)
-    assert Outcome.MISSING not in found.outcomes
-    assert found.outcomes[Outcome.UNCHECKED] > 0
+    assert VerifyOutcome.MISSING not in found.outcomes
+    assert found.outcomes[VerifyOutcome.UNCHECKED] > 0
     assert set(found.incomplete) == set(disks)
     assert all("was not given" in problems[0] for problems in found.incomplete.values())
 
@@ -338,15 +346,15 @@ def test_a_wrong_record_shows(tmp_path: Path) -> None:
     plain = [r for r in _closed("c01") if r["last"] > 3 and r["E"] == r["W"] == 2]
     striped = next(r for r in _closed("c01") if r["E"] == 4 and r["W"] == 2 and r["last"] > 8)
     changed = {
-        hmac["ledger"]: (dataclasses.replace(of_truth(hmac), password=b"no"), Outcome.CORRUPT),
-        plain[0]["ledger"]: (dataclasses.replace(of_truth(plain[0]), last=plain[0]["last"] + 1), Outcome.MISSING),
-        plain[1]["ledger"]: (dataclasses.replace(of_truth(plain[1]), length=1), Outcome.LENGTH),
+        hmac["ledger"]: (dataclasses.replace(of_truth(hmac), password=b"no"), VerifyOutcome.CORRUPT),
+        plain[0]["ledger"]: (dataclasses.replace(of_truth(plain[0]), last=plain[0]["last"] + 1), VerifyOutcome.MISSING),
+        plain[1]["ledger"]: (dataclasses.replace(of_truth(plain[1]), length=1), VerifyOutcome.LENGTH),
         striped["ledger"]: (
             dataclasses.replace(
                 of_truth(striped),
                 segments=[(first, [*members[2:], *members[:2]]) for first, members in striped["segments"]],
             ),
-            Outcome.MISSING,
+            VerifyOutcome.MISSING,
         ),
     }
     ledgers = [changed[n][0] if n in changed else row for n, row in rows.items()]
@@ -370,8 +378,13 @@ def test_the_store_is_what_is_read_through(tmp_path: Path) -> None:
     assert other is not None
     store.write([Write(keys[0], None, 0), Write(keys[1], b"nothing", 0), Write(keys[2], other.value, 0)])
     found = _verified(dataset, cases.case_dir("c01"), "c01", store=store)
-    assert found.records == {Stored.PLANNED: 30, Stored.ABSENT: 1, Stored.UNPARSABLE: 1, Stored.CHANGED: 1}
-    assert found.outcomes[Outcome.NO_RECORD] == 2
+    assert found.records == {
+        RecordInStore.PLANNED: 30,
+        RecordInStore.ABSENT: 1,
+        RecordInStore.UNPARSABLE: 1,
+        RecordInStore.CHANGED: 1,
+    }
+    assert found.outcomes[VerifyOutcome.NO_RECORD] == 2
     assert found.wrong >= 3
 
 
@@ -382,10 +395,10 @@ def test_holds_are_counted_apart(tmp_path: Path) -> None:
     store = _applied(dataset)
     holds = [ROOT + row["key"] for row in dataset.read("actions").to_pylist() if row["op"] == "hold"]
     good = _verified(dataset, cases.case_dir("c01"), "c01", store=store)
-    assert (good.ledgers, good.held, good.holds, good.wrong) == (30, 3, {Stored.PLANNED: 3}, 0)
+    assert (good.ledgers, good.held, good.holds, good.wrong) == (30, 3, {RecordInStore.PLANNED: 3}, 0)
     store.write([Write(holds[0], None, 0)])
     bad = _verified(dataset, cases.case_dir("c01"), "c01", store=store)
-    assert (bad.holds, bad.wrong) == ({Stored.PLANNED: 2, Stored.ABSENT: 1}, 1)
+    assert (bad.holds, bad.wrong) == ({RecordInStore.PLANNED: 2, RecordInStore.ABSENT: 1}, 1)
 
 
 def test_a_sample_is_drawn_by_the_plans_hash(tmp_path: Path) -> None:
@@ -416,7 +429,7 @@ def test_what_bookies_have_above_an_end_is_said(kept: int, tmp_path: Path) -> No
     cut = dataclasses.replace(of_truth(row), last=kept, length=length, segments=[row["segments"][0]])
     dataset = _plan(tmp_path, "c01", [*rows, cut])
     found = _verified(dataset, cases.case_dir("c01"), "c01")
-    assert found.outcomes == {Outcome.READABLE: 33}
+    assert found.outcomes == {VerifyOutcome.READABLE: 33}
     assert found.above == {"ledgers": 1, "entries": row["last"] - kept}
     [problem] = found.problems
     assert (problem.ledger.ledger, problem.outcome) == (row["ledger"], ABOVE_END)
@@ -432,10 +445,10 @@ def test_what_the_plan_leaves_open_is_read_as_far_as_it_goes(copy: Callable[[str
     opened = dataclasses.replace(of_truth(row), last=None, length=None, state="OPEN")
     dataset = _plan(tmp_path, "c01", [*rows, opened])
     found = _verified(dataset, cases.case_dir("c01"), "c01")
-    assert (found.outcomes, found.problems) == ({Outcome.READABLE: 33}, ())
+    assert (found.outcomes, found.problems) == ({VerifyOutcome.READABLE: 33}, ())
     assert found.above == {"open_ledgers": 1, "open_entries": row["last"] + 1}
     unseen = _verified(dataset, cases.case_dir("c01"), "c01", without=(row["segments"][0][1][0],))
-    assert (str(row["ledger"]), Outcome.UNCHECKED) in {(str(p.ledger), p.outcome) for p in unseen.problems}
+    assert (str(row["ledger"]), VerifyOutcome.UNCHECKED) in {(str(p.ledger), p.outcome) for p in unseen.problems}
     case = copy("c01")
     _without_replay(case)
     path = _index(case, row, row["segments"][0][1][0])
@@ -446,5 +459,5 @@ def test_what_the_plan_leaves_open_is_read_as_far_as_it_goes(copy: Callable[[str
     content[position + entry.HEADER_SIZE] ^= 1
     log.write_bytes(content)
     torn = _verified(dataset, case, "c01")
-    assert {p.ledger.ledger: p.outcome for p in torn.problems} == {row["ledger"]: Outcome.CORRUPT}
+    assert {p.ledger.ledger: p.outcome for p in torn.problems} == {row["ledger"]: VerifyOutcome.CORRUPT}
     assert torn.above["open_entries"] == 3

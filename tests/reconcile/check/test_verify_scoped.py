@@ -8,16 +8,16 @@ from typing import get_args
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.check.verify import verify
-from reconcile.check.verify_results import Outcome, Verified
+from reconcile.check.verify_results import VerifyOutcome, VerifyResult
 from recovery.bookies.disk_reader import open_disks
 from recovery.codecs.store import Layout
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
 from tests.recovery.collect.test_index_database import write_database
 from tests.simulation.bookie_dir_scoped import Held, Storage, make_scoped_bookie
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 
 BOOKIES = ("10.0.0.1:3181", "10.0.0.2:3181")
@@ -27,7 +27,7 @@ OURS = Held(LedgerId(7, LOW), range(4), ahead=(4,))
 FLIPPED = 0xFF
 
 
-def verified(root: Path, held: Sequence[Held], storage: Storage, *wanted: Held) -> Verified:
+def verified(root: Path, held: Sequence[Held], storage: Storage, *wanted: Held) -> VerifyResult:
     """Read ledgers of two bookies, each of which has a copy of everything, back through their records."""
     ledgers = [
         Ledger(
@@ -65,7 +65,7 @@ def test_every_copy_is_read(tmp_path: Path, storage: Storage, digest: Digest, pa
     ours = replace(OURS, digest=digest, password=password)
     other = replace(ours, id=LedgerId(0, LOW))
     found = verified(tmp_path, [ours, other], storage, ours, other)
-    assert found.outcomes == {Outcome.READABLE: 2}
+    assert found.outcomes == {VerifyOutcome.READABLE: 2}
     assert found.full == 2
     assert (found.copies["promised"], found.copies["good"]) == (20, 20)
     assert not found.incomplete
@@ -76,7 +76,7 @@ def test_entries_of_another_scope_count_for_nothing(tmp_path: Path, storage: Sto
     """Where only 12345 and 8:12345 are on the bookies, 7:12345 is missing."""
     others = [replace(OURS, id=LedgerId(scope, LOW)) for scope in (0, 8)]
     found = verified(tmp_path, others, storage, OURS)
-    assert found.outcomes == {Outcome.MISSING: 1}
+    assert found.outcomes == {VerifyOutcome.MISSING: 1}
     assert found.entries["missing"] == 5
     (problem,) = found.problems
     assert problem.ledger == OURS.id
@@ -91,18 +91,18 @@ def test_an_index_that_leads_to_another_scope_is_no_copy(tmp_path: Path, storage
             return replace(OURS, id=LedgerId(8, LOW)).record(entry)
 
     strange = Strange(OURS.id, range(4), ahead=(4,))
-    assert verified(tmp_path, [strange], storage, OURS).outcomes == {Outcome.MISSING: 1}
+    assert verified(tmp_path, [strange], storage, OURS).outcomes == {VerifyOutcome.MISSING: 1}
 
 
 @pytest.mark.parametrize(
     ("flags", "outcome"),
     [
-        (0xA1, Outcome.CORRUPT),  # the digest of another type
-        (0xA9, Outcome.UNCHECKED),  # of a type that nobody knows
-        (0xA3, Outcome.CORRUPT),  # the right one, and a payload that is not
+        (0xA1, VerifyOutcome.CORRUPT),  # the digest of another type
+        (0xA9, VerifyOutcome.UNCHECKED),  # of a type that nobody knows
+        (0xA3, VerifyOutcome.CORRUPT),  # the right one, and a payload that is not
     ],
 )
-def test_a_digest_covers_flags_and_scope(tmp_path: Path, flags: int, outcome: Outcome) -> None:
+def test_a_digest_covers_flags_and_scope(tmp_path: Path, flags: int, outcome: VerifyOutcome) -> None:
     """What is changed of an entry is seen; a digest number that nobody knows cannot be checked."""
 
     class Changed(Held):

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import OpenStore
 from reconcile.cli.approval import VARIABLE, read_local_policy
-from reconcile.deletes.policy import Approver, Policy
+from reconcile.deletes.policy import Approver, DeletePolicy
 from reconcile.deletes.signatures import read_public_key
 from reconcile.write import apply as engine
 from reconcile.write import undo as undoing
-from reconcile.write.audit_journal import JOURNAL, Approval, Record, scan
+from reconcile.write.audit_journal import JOURNAL, Approval, JournalLine, scan
 from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import Layout, layout_bytes
 from recovery.errors import InputError
 from tests.support.command import Done, run
 from tests.support.inventories import write_inventory
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import action, clock, plan_of, restore_of
 from tests.support.signing import Person, make_person
@@ -37,7 +37,7 @@ class Office:
         self._capsys = capsys
         self.ann, self.bob, self.eve = (make_person(folder, name) for name in ("ann", "bob", "eve"))
         approvers = tuple(Approver(one.name, read_public_key(one.public)) for one in (self.ann, self.bob))
-        self.policy = Policy(approvals=1, approvers=approvers)
+        self.policy = DeletePolicy(approvals=1, approvers=approvers)
         values = {"/LAYOUT": layout_bytes(Layout.HIERARCHICAL), "/INSTANCEID": b"7d3e", "/00/0000/L0001": b"record"}
         self.store.write([Write(f"/ledgers{key}", value) for key, value in values.items()])
 
@@ -112,7 +112,9 @@ def test_who_approved_is_in_the_journal(tmp_path: Path, capsys: pytest.CaptureFi
     """Of the apply and of its undo, run by run; a run that needed no approval has none."""
     store, folder, table = MemoryStore(), tmp_path / "journal", plan_of(restore_of(3))
     ann, bob = Approval("ann", "3f9a61c07b2e"), Approval("bob", "0123456789ab")
-    engine.apply(lambda: [table], store, "/ledgers", folder, engine.Options("h", approvals=[ann, bob]), now=clock())
+    engine.apply(
+        lambda: [table], store, "/ledgers", folder, engine.ApplyOptions("h", approvals=[ann, bob]), now=clock()
+    )
     proposal = undoing.propose(folder, store, "/ledgers", replaced_only=True)
     undoing.undo(proposal, store, "/ledgers", now=clock())
     shown = run(capsys, "audit", "show", folder)
@@ -127,7 +129,7 @@ def test_the_line_to_keep_shows_later_that_lines_were_cut_off(
 ) -> None:
     """As `audit verify` prints it: right for a whole journal and a longer one, not for one that was cut."""
     store, folder, table = MemoryStore(), tmp_path / "a journal", plan_of(restore_of(3))
-    engine.apply(lambda: [table], store, "/ledgers", folder, engine.Options("h"), now=clock())
+    engine.apply(lambda: [table], store, "/ledgers", folder, engine.ApplyOptions("h"), now=clock())
     said = run(capsys, "audit", "verify", folder).out.splitlines()[-1]
     kept = shlex.split(said.partition(": bkmeta ")[2])
     assert run(capsys, *kept).code == 0
@@ -157,7 +159,7 @@ def test_a_thaw_waits_for_approvals_and_a_freeze_does_not(office: Office, capsys
     approved = office.sign(f"thaw={digest}", office.ann, office.bob)
     assert run(capsys, *thaw, "--confirm", digest, *approved).code == 0
     assert not freeze_state.read_freeze_state(store, "/ledgers").frozen
-    begun = [one for one in scan(journal / JOURNAL) if isinstance(one, Record) and "by" in one.fields]
+    begun = [one for one in scan(journal / JOURNAL) if isinstance(one, JournalLine) and "by" in one.fields]
     assert [[by["by"] for by in one.fields.get("approved", [])] for one in begun] == [[], ["ann", "bob"]]
 
 
@@ -166,7 +168,7 @@ def test_an_undo_waits_for_approvals(office: Office, capsys: pytest.CaptureFixtu
     store, journal, key = office.store, office.folder / "journal", "/ledgers/00/0000/L0002"
     store.write([Write(key, b"a hold")])
     rows = [action("ledger", "replace", "/00/0000/L0002", b"its record", expects=0, before=b"a hold")]
-    engine.apply(lambda: [plan_of(rows)], store, "/ledgers", journal, engine.Options("h"), now=clock())
+    engine.apply(lambda: [plan_of(rows)], store, "/ledgers", journal, engine.ApplyOptions("h"), now=clock())
     office.keep_policy()
     undo = ("undo", journal, "--metadata", NOWHERE, "--replaced-only")
     waiting = run(capsys, *undo, "--json")
@@ -222,7 +224,7 @@ def test_disks_are_given_up_when_two_people_signed_it(
         raise InputError("Spark", "would be started", "none")
 
     monkeypatch.setattr("reconcile.jobs.recover.choose_spark", choose_spark)
-    monkeypatch.setattr("reconcile.jobs.recover.demand_spark", lambda *_: None)
+    monkeypatch.setattr("reconcile.jobs.recover.require_spark", lambda *_: None)
     inventory = write_inventory(office.folder / "bk1", "bk1:3181", [1], instance="7d3e")
 
     def recover(*options: object) -> Done:

@@ -14,7 +14,7 @@ from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, ledger_key, places
 from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.command import ROOT, run
 from tests.support.etcd_server import EtcdServer
 from tests.support.waiting import until
@@ -28,7 +28,7 @@ def encode(last: int) -> bytes:
     """Return the record of a closed ledger."""
     return ledger_metadata.encode(
         LedgerMetadata(
-            3, 1, 1, 1, State.CLOSED, last, 30, (Segment(0, ("b1:3181",)),), Digest.CRC32, b"pw", creator_token=0
+            3, 1, 1, 1, LedgerState.CLOSED, last, 30, (Segment(0, ("b1:3181",)),), Digest.CRC32, b"pw", creator_token=0
         )
     )
 

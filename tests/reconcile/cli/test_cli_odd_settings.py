@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from backends.errors import AccessDeniedError
-from backends.memory import MemoryStore
 from backends.protocols import Versioned
 from reconcile.check.verify import verify
-from reconcile.check.verify_results import Outcome, Stored
+from reconcile.check.verify_results import RecordInStore, VerifyOutcome
 from reconcile.cli.access import EnvironmentAccess, tls_from_environment
 from reconcile.stores import open_store
 from recovery.dataset import MANIFEST, open_dataset
 from recovery.errors import DatasetError, InputError
-from recovery.manifest import demand_shape
+from recovery.manifest import require_shape
 from tests.support.command import environment
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 
 ROOT = "/other"
@@ -65,10 +65,10 @@ def test_lists_of_a_plans_coverage_are_lists(name: str, value: object, tmp_path:
     dataset = write_plan(tmp_path / "plan", [Ledger(5, [(0, ("b1",))], last=0, length=1)])
     path = Path(dataset.path) / MANIFEST
     manifest = json.loads(path.read_text())
-    demand_shape(manifest, "plan")
+    require_shape(manifest, "plan")
     manifest["coverage"][name] = value
     with pytest.raises(TypeError, match=name):
-        demand_shape(manifest, "plan")
+        require_shape(manifest, "plan")
     path.write_text(json.dumps(manifest))
     with pytest.raises(DatasetError):
         open_dataset(dataset.path, "plan")
@@ -99,8 +99,8 @@ def test_a_record_that_the_store_does_not_show_costs_itself_only(tmp_path: Path)
             store.secret = f"{ROOT}{row['key']}"
     assert store.secret
     found = verify(dataset, store, ROOT, {}, sample=None)
-    assert found.records[Stored.DENIED] == found.denied == 1
-    assert found.outcomes[Outcome.UNCHECKED] == 1
+    assert found.records[RecordInStore.DENIED] == found.denied == 1
+    assert found.outcomes[VerifyOutcome.UNCHECKED] == 1
     assert found.looked_at == 4
     assert found.adds_up
     assert [str(problem.ledger) for problem in found.problems if "does not show" in problem.detail] == ["6"]

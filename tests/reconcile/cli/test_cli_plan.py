@@ -13,12 +13,11 @@ import click
 import pyarrow as pa
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import OpenStore
 from reconcile.cli.commands import recover
 from reconcile.cli.settings import effective_settings
-from reconcile.plan.bookie_starts import KnownBookie, Source, StoredCookie, hash_cookie
+from reconcile.plan.bookie_starts import BookieSource, KnownBookie, StoredCookie, hash_cookie
 from reconcile.plan.plan_hash import with_ids
 from reconcile.plan.plan_reader import overview
 from reconcile.report.pages import plan_page
@@ -27,6 +26,7 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifes
 from recovery.model import tables
 from tests.simulation.bookie_dir import make_bookie
 from tests.support.command import run
+from tests.support.memory_store import MemoryStore
 from tests.support.paths import DATA
 from tests.support.plan_folder import Ledger, write_plan
 
@@ -251,9 +251,9 @@ def test_why_a_plan_is_applied_is_shown_by_audit(
 
 OWN = {name: encode(Cookie(5, name, ("/j",), ("/l",))) for name in ("a:1", "b:1", "c:1")}
 KNOWN = (
-    KnownBookie("a:1", Source.DISKS, complete=True, cookie=hash_cookie(OWN["a:1"]), planned=StoredCookie.OWN),
+    KnownBookie("a:1", BookieSource.DISKS, complete=True, cookie=hash_cookie(OWN["a:1"]), planned=StoredCookie.OWN),
     KnownBookie(
-        "b:1", Source.DISKS, missing=("/l",), expands_storage=False, stamps_cookies=False,
+        "b:1", BookieSource.DISKS, missing=("/l",), expands_storage=False, stamps_cookies=False,
         cookie=hash_cookie(OWN["b:1"]), planned=StoredCookie.OWN,
     ),
     KnownBookie("c:1", cookie=hash_cookie(OWN["c:1"]), planned=StoredCookie.OWN),

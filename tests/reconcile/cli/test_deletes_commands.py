@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.registry import OpenStore
 from reconcile import stores
-from reconcile.jobs.deletes.receipts import Removed
+from reconcile.jobs.deletes.receipts import RemovedCopies
 from reconcile.write.audit_journal import JOURNAL
 from recovery.codecs.store import Layout
 from recovery.model.ids import LedgerId
 from tests.support.command import Done, run
 from tests.support.deletes import BOOKIES, Ledger, fill_store, write_looks, write_references
+from tests.support.memory_store import MemoryStore
 from tests.support.signing import Person, make_person
 
 URI = "zk+longlonghierarchical://127.0.0.1:1/ledgers"
@@ -249,11 +249,11 @@ def test_receipts_say_what_each_bookie_removed(desk: Desk) -> None:
 
 def test_what_a_bookie_removed_is_its_share_and_unknown_where_a_part_is() -> None:
     """Half of the entries, half of the bytes; entries beyond the end add none; one that is unknown makes the sum so."""
-    removed = Removed()
+    removed = RemovedCopies()
     removed.add(5, 10, 1000)
     removed.add(12, 10, 70)
     removed.add(0, 0, 0)
-    assert removed == Removed(3, 17, 570)
+    assert removed == RemovedCopies(3, 17, 570)
     removed.add(None, 10, 1000)
     removed.add(1, None, None)
-    assert removed == Removed(5, None, None)
+    assert removed == RemovedCopies(5, None, None)

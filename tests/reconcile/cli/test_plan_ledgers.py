@@ -10,7 +10,7 @@ from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.command import run
 from tests.support.findings import finding
 from tests.support.plan_folder import Ledger, write_plan
@@ -132,7 +132,7 @@ def test_what_a_choice_guards_is_repaired_as_well_and_an_unknown_bookie_is_a_sli
 ) -> None:
     """The record that is written says whom it names; a name of nobody is not answered by nothing."""
     record = LedgerMetadata(
-        3, 2, 2, 2, State.CLOSED, 9, 90, (Segment(0, ("b8:1", "b9:1")),), Digest.CRC32C, b"", creator_token=0
+        3, 2, 2, 2, LedgerState.CLOSED, 9, 90, (Segment(0, ("b8:1", "b9:1")),), Digest.CRC32C, b"", creator_token=0
     )
     offers = {"guarded": ledger_metadata.encode(record)}
     plan = write_plan(tmp_path / "plan", [Ledger(7, [(0, ["b1:1"])], reason="two_keys", offers=offers)])

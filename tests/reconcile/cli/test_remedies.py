@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from reconcile.cli.wording.remedies import word_error
+from reconcile.cli.wording.remedies import describe_error
 from reconcile.errors import Advice, GuardRefusedError, Remedy
 from tests.support.command import commands, run
 
@@ -16,7 +16,7 @@ def test_every_advice_is_worded(advice: Advice) -> None:
     """With its subject, its problem and its value; each option belongs to a command."""
     options = {name for command in commands().values() for p in command.params for name in p.opts
                if isinstance(p, click.Option)}  # fmt: skip
-    text = word_error(GuardRefusedError("there", "is wrong", Remedy(advice, 17)))
+    text = describe_error(GuardRefusedError("there", "is wrong", Remedy(advice, 17)))
     assert text.startswith("there: is wrong; ")
     assert set(re.findall(r"--[a-z-]+", text)) <= options
     assert ("17" in text) is ("{value}" in advice.value)
@@ -25,7 +25,7 @@ def test_every_advice_is_worded(advice: Advice) -> None:
 def test_a_remedy_in_words_stays_as_it_is() -> None:
     """What needs no option is said as the job says it."""
     error = GuardRefusedError("there", "is wrong", "wait")
-    assert word_error(error) == str(error)
+    assert describe_error(error) == str(error)
 
 
 def test_programs_get_what_comes_next_after_a_refusal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,10 +21,10 @@ from reconcile.cli.options import now
 from reconcile.cli.output import Output
 from reconcile.cli.rescue import questions
 from reconcile.cli.rescue.conductor import Conductor
-from reconcile.cli.rescue.copies import CollectedBookie, Gap, SavedLedgers, export_ledgers
+from reconcile.cli.rescue.copies import FetchedBookie, Gap, SavedLedgers, export_ledgers
 from reconcile.cli.rescue.hosts import Host, Transport, read_hosts
 from reconcile.cli.rescue.own_commands import Ran
-from reconcile.cli.rescue.record import Phase, Question, Record, read_answers, read_record
+from reconcile.cli.rescue.record import RescuePhase, RescueQuestion, RescueRecord, read_answers, read_record
 from reconcile.cli.rescue.scripts import build_kill, build_start, build_stop, parse_processes
 from reconcile.cli.rescue.transports import HostError, make_command, require_done, run_script
 from reconcile.errors import GuardRefusedError
@@ -266,12 +266,12 @@ def test_answers_and_records_are_checked(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("[1]")
     with pytest.raises(InputError, match="is not an object of texts"):
         read_answers(tmp_path / "a.json")
-    record = Record.open(tmp_path, "zk://a/l", now)
-    record.end(Phase.LOOK)
+    record = RescueRecord.open(tmp_path, "zk://a/l", now)
+    record.end(RescuePhase.LOOK)
     assert (tmp_path / "rescue.json").stat().st_mode & 0o077 == 0
     with pytest.raises(InputError, match="is a rescue of zk://a/l"):
-        Record.open(tmp_path, "zk://b/l", now)
-    assert Record.open(tmp_path, "zk://a/l", now).is_done(Phase.LOOK)
+        RescueRecord.open(tmp_path, "zk://b/l", now)
+    assert RescueRecord.open(tmp_path, "zk://a/l", now).is_done(RescuePhase.LOOK)
     (tmp_path / "rescue.json").write_text('{"schema": "other"}')
     with pytest.raises(InputError, match="is not a record of a rescue"):
         read_record(tmp_path)
@@ -282,10 +282,10 @@ def test_answers_and_records_are_checked(tmp_path: Path) -> None:
 )
 def test_rights_that_are_none_are_asked_for_again(answer: str, is_one: bool, tmp_path: Path) -> None:
     """Apply would refuse them each time: the answer is forgotten before anything is confirmed."""
-    record = Record.open(tmp_path, "zk://a/l", now)
+    record = RescueRecord.open(tmp_path, "zk://a/l", now)
     question = questions.ask_for_rights(5, 2, {}, "")
 
-    def ask(asked: Sequence[Question]) -> None:
+    def ask(asked: Sequence[RescueQuestion]) -> None:
         record.take_answer(asked[0], answer)
 
     hosts = read_hosts(write_hosts(tmp_path))
@@ -312,14 +312,14 @@ def test_only_older_ledgers_of_ids_in_the_store_are_given_up(tmp_path: Path) -> 
     plan = write_plan(
         tmp_path / "plan", [PlanLedger(7, whole, reason="two_keys")], findings=findings, reused=[LedgerId(0, 9)]
     )
-    record = Record.open(tmp_path, "zk://a/l", now)
+    record = RescueRecord.open(tmp_path, "zk://a/l", now)
     record.take_answer(questions.ask_for_older_ledgers(1), "lost")
     output = Output(as_json=True, progress="none")
     conductor = Conductor(read_hosts(write_hosts(tmp_path)), "zk://a/l", record, output, lambda _: None, lambda _: None)
     words = list(conductor._settle_older({"plan": str(plan.path), "counts": plan.manifest["counts"]}))
     assert words == ["--accept-loss-of", str(tmp_path / "older-lost.txt")]
     assert Path(words[1]).read_text() == "9\n"
-    assert record.find_phase(Phase.DECIDE)["older"] == sorted("89", key=lambda n: LedgerId(0, int(n)).bucket)
+    assert record.find_phase(RescuePhase.DECIDE)["older"] == sorted("89", key=lambda n: LedgerId(0, int(n)).bucket)
 
 
 @pytest.mark.parametrize(("problem", "answer"), [("", None), ("no cookie", "yes"), ("no cookie", "no")])
@@ -327,8 +327,8 @@ def test_older_ledgers_that_may_not_all_be_saved_are_asked_about(
     problem: str, answer: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bookie whose disks may have more stops it, unless a person says to go on; one that was saved whole does not."""
-    record = Record.open(tmp_path, "zk://a/l", now)
-    record.find_phase(Phase.COLLECT).update(bookies={"bk1": "b1:3181"}, disks={"b1:3181": ["/disk"]})
+    record = RescueRecord.open(tmp_path, "zk://a/l", now)
+    record.find_phase(RescuePhase.COLLECT).update(bookies={"bk1": "b1:3181"}, disks={"b1:3181": ["/disk"]})
     question = questions.ask_for_unsaved([f"bk1: {problem}"])
     if answer is not None:
         record.take_answer(question, answer)
@@ -403,9 +403,9 @@ def make_conductor(
 ) -> tuple[Conductor, list[str]]:
     """Return a rescue that is answered so, and what it has asked so far; a question without an answer is an error."""
     folder.mkdir(exist_ok=True)
-    record, asked = Record.open(folder, uri, now, topic=topic), list[str]()
+    record, asked = RescueRecord.open(folder, uri, now, topic=topic), list[str]()
 
-    def ask(questions: Sequence[Question]) -> None:
+    def ask(questions: Sequence[RescueQuestion]) -> None:
         for question in questions:
             asked.append(question.id)
             record.take_answer(question, answers[question.id])
@@ -438,7 +438,7 @@ def test_older_ledgers_that_a_person_saved_are_neither_exported_nor_given_up(
     conductor, asked = make_conductor(tmp_path, {"older ledgers": "saved"})
     assert not list(conductor._settle_older({"plan": str(plan.path), "counts": {"ids_reused": 1}}))
     assert asked == ["older ledgers"]
-    assert conductor._record.find_phase(Phase.DECIDE)["older"] == ["9"]
+    assert conductor._record.find_phase(RescuePhase.DECIDE)["older"] == ["9"]
 
 
 @pytest.mark.parametrize(
@@ -455,13 +455,13 @@ def test_what_is_gone_is_given_up_by_name(
 ) -> None:
     """A folder, a bookie, or both: the commands are told so; what may come back is not."""
     collected = {
-        "bk1": CollectedBookie("bk1", "b1:3181", False, "half", (Gap("/disk2", True),), ("/disk1", "/disk2")),
-        "bk2": CollectedBookie("bk2", None, is_complete=False, verdict="not collected"),
+        "bk1": FetchedBookie("bk1", "b1:3181", False, "half", (Gap("/disk2", True),), ("/disk1", "/disk2")),
+        "bk2": FetchedBookie("bk2", None, is_complete=False, verdict="not collected"),
     }
     monkeypatch.setattr("reconcile.cli.rescue.conductor.collect_bookie", lambda bookie, *_: collected[bookie.name])
     answers = {"folder /disk2 of bk1": of_folder, "disks of bk2": of_bookie, "id of bk2": "b2:3181"}
     conductor, asked = make_conductor(tmp_path, answers, text=BOOKIE + BOOKIE.replace("bk1", "bk2"))
-    conductor._record.find_phase(Phase.LOOK)["kind"] = "lost"
+    conductor._record.find_phase(RescuePhase.LOOK)["kind"] = "lost"
     conductor._collect()
     assert sorted(asked) == sorted(answers)
     conductor._write_incident()

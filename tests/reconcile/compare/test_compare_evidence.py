@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from reconcile.compare.evidence import (
+    BookieEvidence,
     Catalog,
-    Evidence,
     find_collisions,
     has_scopes,
     read_unguarded,
@@ -25,12 +25,12 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.infer.references import SCHEMA
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId, buckets
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.simulation import evidence
 from tests.simulation.simulator import copy_row
 
 RECORD: Final = LedgerMetadata(
-    3, 2, 2, 2, State.CLOSED, 9, 100, (Segment(0, ("a:1", "b:1")),), Digest.CRC32C, b"", ctime=1
+    3, 2, 2, 2, LedgerState.CLOSED, 9, 100, (Segment(0, ("a:1", "b:1")),), Digest.CRC32C, b"", ctime=1
 )  # fmt: skip
 GUARD: Final = replication_lock.encode_guard("ab" * 32)
 ALL: Final = range(BUCKETS)
@@ -70,10 +70,10 @@ def at(second: int) -> datetime:
     return datetime.fromtimestamp(second, UTC)
 
 
-def known(*catalogs: Dataset, **changes: Any) -> Evidence:
+def known(*catalogs: Dataset, **changes: Any) -> BookieEvidence:
     """Return evidence: the first catalog is the store's."""
     live, *snapshots = (Catalog(dataset, "store", None, 0.0, dataset.rows("ledgers")) for dataset in catalogs)
-    return Evidence(live, tuple(snapshots), everywhere=True, looked_at=True, **changes)
+    return BookieEvidence(live, tuple(snapshots), everywhere=True, looked_at=True, **changes)
 
 
 def test_the_newest_catalog_is_first(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_more_than_a_hundredth_is_a_catastrophe(
         {name: count // 2 for name, count in total.items()},
         {name: -(-count // 2) for name, count in total.items()},
     ]
-    nothing = Evidence(None, (), everywhere=True, looked_at=True)
+    nothing = BookieEvidence(None, (), everywhere=True, looked_at=True)
     found = nothing.with_deletions(parts)
     assert (found.mass_deletion, found.mass_let_go) == mass
 
@@ -250,7 +250,7 @@ def test_ledgers_of_two_scopes_with_one_lower_half_collide(tmp_path: Path) -> No
 def test_counters_are_read_by_the_layout_that_a_catalog_says(tmp_path: Path) -> None:
     """Else by the given one."""
     said, silent = written(tmp_path / "said", layout="flat", at=at(1)), written(tmp_path / "silent")
-    evidence = Evidence(None, (Catalog.read(said), Catalog.read(silent)), everywhere=True, looked_at=True)
+    evidence = BookieEvidence(None, (Catalog.read(said), Catalog.read(silent)), everywhere=True, looked_at=True)
     assert [layout for _, layout in evidence.read_counters(Layout.LEGACY)] == [Layout.FLAT, Layout.LEGACY]
 
 

@@ -11,15 +11,15 @@ import pytest
 from reconcile.compare import decide
 from reconcile.compare.decide import Case, decide_range, prepare_case, sample_ranges
 from reconcile.compare.evidence import Catalog, KnownTables
-from reconcile.compare.knowledge import Knowledge, StatedQuorums, Statement
+from reconcile.compare.knowledge import Knowledge, QuorumStatement, StatedQuorums
 from reconcile.rules.segments import copy_findings
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.infer.prior import Prior, ShapeCounts
-from recovery.infer.reconstruct import Options
+from recovery.infer.reconstruct import InferOptions
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Segment, State
+from recovery.model.metadata import LedgerState, Segment
 from tests.reconcile.compare.test_compare_evidence import ALL, RECORD, written
 from tests.reconcile.compare.test_three_way import PLAIN
 from tests.reconcile.rules.test_sides import catalog
@@ -30,7 +30,9 @@ EMPTY: Final = tables.CATALOG_LEDGERS.empty_table()
 NOTHING: Final = KnownTables(EMPTY, (), tables.CATALOG_HISTORY.empty_table(), EMPTY.select(list(tables.KEY_COLUMNS)))
 
 
-def case_of(options: Options = SECRET, layout: Layout | None = None, *inventories: Dataset, **changes: Any) -> Case:
+def case_of(
+    options: InferOptions = SECRET, layout: Layout | None = None, *inventories: Dataset, **changes: Any
+) -> Case:
     """Return a case of five bookies."""
     given: dict[str, Any] = {"members_known": True, **changes}
     return Case(inventories, bookies(NAMES), PLAIN, options, layout, None, **given)
@@ -60,10 +62,10 @@ def test_who_may_have_more_than_was_seen(tmp_path: Path) -> None:
         {"bookie": NAMES[1], "hides_entries": True, "ledger": 7},
         {"bookie": NAMES[2], "hides_entries": False},
     )
-    named = Options(unscanned_bookies=("z:1",))
+    named = InferOptions(unscanned_bookies=("z:1",))
     assert case_of(named, None, damaged).list_hiding() == (NAMES[0], "z:1")
     assert case_of(named, None, damaged, members_known=False).list_hiding() is None
-    assert case_of(Options(unscanned_bookies=1), None, damaged).list_hiding() is None
+    assert case_of(InferOptions(unscanned_bookies=1), None, damaged).list_hiding() is None
 
 
 def test_the_prior_of_a_large_cluster_is_counted_on_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +92,7 @@ def test_bookies_that_are_not_there_explain_what_is_missing(
         "deletions": dict.fromkeys(("on_bookies", "deleted", "let_go", "named"), 0),
         "kept": [],
     }
-    _, prior = prepare_case(case_of(Options(unscanned_bookies=unscanned, lost_bookies=lost)), [answer])
+    _, prior = prepare_case(case_of(InferOptions(unscanned_bookies=unscanned, lost_bookies=lost)), [answer])
     assert [shape.ensemble for shape in prior.shapes] == shapes
 
 
@@ -116,7 +118,7 @@ def test_stated_quorums_are_taken_of_the_ledgers_that_they_name() -> None:
     rows = [copy_row(7, name, [0], headers=[header(0)]) for name in NAMES[:2]]
     prior = Prior.build(ShapeCounts(), {(2, 2, 2): 9})
     for first, shape in ((7, (5, 2, 1)), (8, (2, 2, 2))):
-        stated = StatedQuorums((Statement((5, 2, 1), first, first),))
+        stated = StatedQuorums((QuorumStatement((5, 2, 1), first, first),))
         found = outcome(case_of(stated_quorums=stated), rows, prior)
         assert (found["ensemble_size"], found["write_quorum"], found["ack_quorum"]) == shape
 
@@ -141,8 +143,10 @@ def test_quorums_are_those_of_records_that_are_not_in_recovery(tmp_path: Path) -
     """A hold is one, and its quorums are of its own making."""
     records = {
         1: RECORD,
-        2: replace(RECORD, state=State.OPEN, last_entry=None, length=None),
-        3: replace(RECORD, ensemble_size=3, write_quorum=1, ack_quorum=1, state=State.IN_RECOVERY, last_entry=None),
+        2: replace(RECORD, state=LedgerState.OPEN, last_entry=None, length=None),
+        3: replace(
+            RECORD, ensemble_size=3, write_quorum=1, ack_quorum=1, state=LedgerState.IN_RECOVERY, last_entry=None
+        ),
     }
     wide = replace(RECORD, ensemble_size=2, segments=(Segment(0, ("a:1", "b:1")),), write_quorum=1, ack_quorum=1)
     quorums = dict(decide._quorums(written(tmp_path, {**records, 4: wide}), ALL))

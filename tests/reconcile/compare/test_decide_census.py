@@ -9,15 +9,15 @@ import pytest
 
 from reconcile.compare.decide import Case, decide_range
 from reconcile.compare.deleted_since import mark_deleted
-from reconcile.compare.evidence import Evidence as Known
+from reconcile.compare.evidence import BookieEvidence as Known
 from reconcile.compare.evidence import KnownTables
 from recovery.codecs.ledger_metadata import encode
 from recovery.codecs.store import Layout
 from recovery.infer.prior import Prior, count_shapes
-from recovery.infer.reconstruct import Options
+from recovery.infer.reconstruct import InferOptions
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
-from recovery.model.metadata import LedgerMetadata, State
+from recovery.model.metadata import LedgerMetadata, LedgerState
 from tests.recovery.infer.test_search_open_repaired import ORDINARY, make_world, open_ledger
 from tests.simulation import inventories
 from tests.simulation.evidence import Evidence, Reference
@@ -48,7 +48,7 @@ def decide(
     )
     catalog = evidence.catalog()
     known = Known(live=None, snapshots=(), everywhere=not unscanned, looked_at=True, mass_deletion=is_mass)
-    options = Options(passwords=PASSWORDS, unscanned_bookies=tuple(unscanned))
+    options = InferOptions(passwords=PASSWORDS, unscanned_bookies=tuple(unscanned))
     case = Case((), inventory.bookies, known, options, Layout.HIERARCHICAL, None, members_known=True)
     prior = Prior.build(count_shapes(inventory.copies, inventory.bookies), {SHAPE: 9}, unscanned=tuple(unscanned))
     beside = KnownTables(
@@ -100,20 +100,20 @@ def test_a_ledger_that_moved_to_bookies_nobody_looked_at_is_not_called_deleted()
 @pytest.mark.parametrize(
     ("state", "hiding", "marked"),
     [
-        (State.CLOSED, 0, True),
-        (State.CLOSED, 2, True),
-        (State.CLOSED, 3, False),
-        (State.CLOSED, None, False),
-        (State.OPEN, 1, True),
-        (State.OPEN, 2, False),
+        (LedgerState.CLOSED, 0, True),
+        (LedgerState.CLOSED, 2, True),
+        (LedgerState.CLOSED, 3, False),
+        (LedgerState.CLOSED, None, False),
+        (LedgerState.OPEN, 1, True),
+        (LedgerState.OPEN, 2, False),
     ],
 )
-def test_what_may_have_moved_is_not_marked_deleted(state: State, hiding: int | None, *, marked: bool) -> None:
+def test_what_may_have_moved_is_not_marked_deleted(state: LedgerState, hiding: int | None, *, marked: bool) -> None:
     """A closed ledger to as many bookies as its members; an open one, before its first entry, to an ack quorum."""
     world = make_world(SHAPE, 6)
     members = list(world.bookies)[:3]
     writer = open_ledger(world, SHAPE, ORDINARY, members)
-    if state is State.CLOSED:
+    if state is LedgerState.CLOSED:
         writer.close()
     catalog = Evidence({ORDINARY: world.metadata()[ORDINARY]}).catalog()
     assert isinstance(catalog, pa.Table)
@@ -215,7 +215,7 @@ def test_a_ledger_that_was_opened_and_got_no_entry_stays_open_where_the_store_ha
     world = make_world(SHAPE, 4)
     world.create(ORDINARY, SHAPE, list(world.bookies)[:3], password=PASSWORDS[0])
     record = world.metadata()[ORDINARY]
-    assert record.state is State.OPEN
+    assert record.state is LedgerState.OPEN
     row = decide(world, record, unscanned, is_last=is_last)
     assert (None if row is None else row["outcome"]) == outcome
     if row is not None:

@@ -8,11 +8,11 @@ import pytest
 
 from reconcile.compare import decide
 from reconcile.compare.decide import Case
-from reconcile.compare.evidence import Evidence as Known
+from reconcile.compare.evidence import BookieEvidence as Known
 from reconcile.compare.evidence import KnownTables, select_last
 from recovery.codecs.store import Layout
 from recovery.infer.prior import Prior, count_shapes
-from recovery.infer.reconstruct import Options
+from recovery.infer.reconstruct import InferOptions
 from recovery.infer.search import Tail
 from recovery.model import tables
 from tests.recovery.infer.test_reconstruct_histories import FIRST, said
@@ -40,7 +40,7 @@ def decided(
     """Decide as `recover` and `explain` do, with all bookies known."""
     is_whole = not inventory.unscanned and all(inventory.bookies["complete"].to_pylist())
     known = Known(live=None, snapshots=(), everywhere=is_whole, looked_at=True)
-    options = Options(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
+    options = InferOptions(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
     case = Case((), inventory.bookies, known, options, Layout.HIERARCHICAL, None, members_known=True)
     catalog = evidence.catalog()
     beside = KnownTables(

@@ -9,19 +9,19 @@ import pytest
 
 from reconcile.compare.deleted_since import explain_by_deletion, find_alone, list_kept, mark_deleted
 from reconcile.compare.evidence import KnownTables, select_last
-from reconcile.compare.three_way import Range, join_sides
+from reconcile.compare.three_way import ComparedRange, join_sides
 from recovery.dataset import sort_by_key
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
-from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, LedgerState, Segment
 from tests.simulation.evidence import Evidence
 from tests.simulation.simulator import copy_row
 
 A, B, C, D = MEMBERS = ("a:1", "b:1", "c:1", "d:1")
 CLOSED: Final = LedgerMetadata(
-    3, 3, 3, 2, State.CLOSED, 9, 100, (Segment(0, (A, B, C)),), Digest.CRC32C, b"", ctime=1
+    3, 3, 3, 2, LedgerState.CLOSED, 9, 100, (Segment(0, (A, B, C)),), Digest.CRC32C, b"", ctime=1
 )  # fmt: skip
-OPEN: Final = replace(CLOSED, state=State.OPEN, last_entry=None, length=None)
+OPEN: Final = replace(CLOSED, state=LedgerState.OPEN, last_entry=None, length=None)
 CONTRADICTION: Final = {"field": "last_entry", "earlier": "9", "bookies": "5"}
 
 
@@ -149,7 +149,7 @@ def rows_of(rows: pa.Table) -> dict[int, dict[str, Any]]:
 def test_what_a_snapshot_alone_has_was_deleted_if_its_members_kept_their_data() -> None:
     """Not what the store had last; a record that cannot be read says nothing."""
     beside = known(CLOSED, CLOSED, None, OPEN, CLOSED, alive=[2], stored=[5])
-    part: Range = join_sides(tables.RECONSTRUCTION.empty_table(), beside)
+    part: ComparedRange = join_sides(tables.RECONSTRUCTION.empty_table(), beside)
 
     def list_ledgers(kept: Sequence[str], hiding: int | None, given: KnownTables) -> list[int]:
         places = find_alone(part, given, kept, hiding)

@@ -9,8 +9,8 @@ import pytest
 
 from reconcile.compare.knowledge import MOST_LINES, Knowledge, StatedQuorums
 from recovery.errors import InputError
-from recovery.infer.prior import Prior, ShapeCounts, Source
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.prior import Prior, ShapeCounts, ShapeSource
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.model import tables
 from tests.simulation import simulator
 
@@ -64,7 +64,7 @@ def test_what_is_stated_is_taken_where_copies_are_silent() -> None:
     copies = simulator.copies([simulator.history(Random(3), 1, cluster)])
     bookies = simulator.bookies(list(cluster.names))
     usual = Prior.build(ShapeCounts(), {(2, 2, 2): 9})
-    options = Options(passwords=(b"", simulator.PASSWORD))
+    options = InferOptions(passwords=(b"", simulator.PASSWORD))
 
     def shape(prior: Prior) -> tuple[int, int, int]:
         [row] = reconstruct(copies, bookies, tables.DAMAGE.empty_table(), prior, options).to_pylist()
@@ -72,7 +72,7 @@ def test_what_is_stated_is_taken_where_copies_are_silent() -> None:
 
     assert shape(usual) == (2, 2, 2)
     stated = usual.with_stated((5, 2, 1))
-    assert [one.source for one in stated.shapes] == [Source.DEFAULT_QUORUM]
+    assert [one.source for one in stated.shapes] == [ShapeSource.DEFAULT_QUORUM]
     assert shape(stated) == (5, 2, 1)
 
 
@@ -107,5 +107,5 @@ def test_an_owner_is_named_whole_unless_it_ends_in_a_star(tmp_path: Path) -> Non
 
 def test_passwords_are_not_in_what_a_log_may_show() -> None:
     """Neither of what the operator knows, nor of what a run goes by."""
-    for known in (Knowledge(passwords=(b"hunter2",)), Options(passwords=(b"hunter2",))):
+    for known in (Knowledge(passwords=(b"hunter2",)), InferOptions(passwords=(b"hunter2",))):
         assert "hunter2" not in repr(known)

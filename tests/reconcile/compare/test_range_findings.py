@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from reconcile.compare import range_findings
+from reconcile.compare.evidence import BookieEvidence as Known
 from reconcile.compare.evidence import Catalog, KnownTables
-from reconcile.compare.evidence import Evidence as Known
 from reconcile.compare.range_findings import find_all, give_verdicts
-from reconcile.compare.three_way import Range, join_sides, settle_range
+from reconcile.compare.three_way import ComparedRange, join_sides, settle_range
 from reconcile.findings.categories import TRAITS, Category
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.rules import entries_beyond_end, nodes, sides, snapshot_findings
 from reconcile.rules.segments import copy_findings
 from reconcile.rules.segments.copies import Sight
@@ -32,7 +32,7 @@ from tests.reconcile.compare.test_three_way import PLAIN, row
 from tests.simulation.evidence import Evidence
 from tests.simulation.simulator import bookies, copy_row
 
-RUN: Final = Run("r", datetime(2026, 1, 1, tzinfo=UTC))
+RUN: Final = FindingRun("r", datetime(2026, 1, 1, tzinfo=UTC))
 SEEN: Final = [(True, True), (True, False), (False, True), (False, False)]
 
 
@@ -43,7 +43,7 @@ def settle(
     snapshot: pa.Table | None = None,
     stored: pa.Table | None = None,
     evidence: Known = PLAIN,
-) -> tuple[Range, pa.Table]:
+) -> tuple[ComparedRange, pa.Table]:
     """Return a range, settled, and its copies."""
     empty = tables.CATALOG_LEDGERS.empty_table()
     history = Evidence(deletions=deletions or {}).history()
@@ -62,7 +62,7 @@ def sight() -> Sight:
     return copy_findings.see_bookies(looked, tables.DAMAGE.empty_table(), {})
 
 
-def find(part: Range, held: pa.Table, category: Category, evidence: Known = PLAIN) -> dict[int, dict[str, Any]]:
+def find(part: ComparedRange, held: pa.Table, category: Category, evidence: Known = PLAIN) -> dict[int, dict[str, Any]]:
     """Return the findings of a category by ledger."""
     found = find_all(evidence, part, held, sight(), range(4096), RUN).to_pylist()
     return {one["ledger"]: one for one in found if one["category"] == str(category)}

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 from reconcile.compare import renamed_bookies
+from reconcile.compare.evidence import BookieEvidence as Known
 from reconcile.compare.evidence import Catalog, KnownTables
-from reconcile.compare.evidence import Evidence as Known
 from reconcile.compare.renamed_bookies import ProposedAlias, guard_renamed, propose_aliases
 from reconcile.compare.three_way import join_sides
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model import tables
 from recovery.model.ids import BUCKETS
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.simulation import simulator
 from tests.simulation.evidence import Evidence
 from tests.simulation.simulator import copy_row
@@ -38,7 +38,7 @@ class Cluster:
         segments = tuple(Segment(10 * n, tuple(members)) for n, members in enumerate(self.named[ledger]))
         size = len(segments[0].members)
         return LedgerMetadata(
-            3, size, size, 1, State.CLOSED, 99, 1000, segments, Digest.CRC32C, b"", ctime=1
+            3, size, size, 1, LedgerState.CLOSED, 99, 1000, segments, Digest.CRC32C, b"", ctime=1
         )  # fmt: skip
 
     def inventory(self, folder: Path) -> Dataset:

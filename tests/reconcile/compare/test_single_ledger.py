@@ -22,7 +22,7 @@ from reconcile.compare.single_ledger import (
     is_of,
     select_ledger,
 )
-from reconcile.compare.three_way import Range
+from reconcile.compare.three_way import ComparedRange
 from recovery.codecs.store import Layout, generator_key
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.infer.references import SCHEMA
@@ -61,7 +61,7 @@ def decide(
     rows: Sequence[dict[str, Any]] = (),
     knowledge: Knowledge = Knowledge(layout=Layout.HIERARCHICAL),  # noqa: B008 - it is frozen
     inventories: Sequence[Dataset] = (),
-) -> single_ledger.Decision:
+) -> single_ledger.LedgerDecision:
     """Decide of ledger 1 by what is given."""
     copies = pa.Table.from_pylist(list(rows), schema=tables.COPIES)
     return decide_ledger(LEDGER, list(inventories), live, snapshots, copies, bookies([A, B, C]), None, knowledge, WHOLE)
@@ -171,7 +171,7 @@ class Seen:
         self._decide = decide_range
         monkeypatch.setattr(decide_module, "decide_range", self)
 
-    def __call__(self, *given: Any) -> Range:
+    def __call__(self, *given: Any) -> ComparedRange:
         """Keep the case, what is known, and the id below which all were known."""
         self.case, _, _, self.known, self.issued = given
         return self._decide(*given)

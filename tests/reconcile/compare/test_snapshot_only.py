@@ -9,25 +9,25 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.compare.evidence import Catalog, Evidence
+from reconcile.compare.evidence import BookieEvidence, Catalog
 from reconcile.compare.snapshot_only import propose_rows
 from reconcile.compare.three_way import join_sides
 from recovery.dataset import DatasetWriter, open_dataset, sort_by_key
 from recovery.infer.references import SCHEMA
 from recovery.model import tables
-from recovery.model.metadata import NO_ENTRY, Segment, State
+from recovery.model.metadata import NO_ENTRY, LedgerState, Segment
 from tests.reconcile.compare.test_deleted_since import CLOSED, MEMBERS, OPEN, A, B, C, D, known
 
 EMPTY: Final = replace(CLOSED, last_entry=NO_ENTRY, length=0)
 LONGER: Final = replace(OPEN, segments=(Segment(0, (A, B, C)), Segment(5, (A, B, D))))
-RECORDS: Final = (CLOSED, EMPTY, OPEN, LONGER, replace(OPEN, state=State.IN_RECOVERY))
-WHOLE: Final = Evidence(live=None, snapshots=(), everywhere=True, looked_at=True)
+RECORDS: Final = (CLOSED, EMPTY, OPEN, LONGER, replace(OPEN, state=LedgerState.IN_RECOVERY))
+WHOLE: Final = BookieEvidence(live=None, snapshots=(), everywhere=True, looked_at=True)
 IN_PART: Final = replace(WHOLE, everywhere=False)
 ALONE: Final = replace(IN_PART, looked_at=False)
 
 
 def propose(
-    evidence: Evidence,
+    evidence: BookieEvidence,
     looked_at: Sequence[str] = (),
     hiding: Sequence[str] = (),
     *,
@@ -58,7 +58,7 @@ def test_where_every_bookie_was_looked_at_only_what_had_no_entry_comes_back() ->
 @pytest.mark.parametrize(
     "evidence", [IN_PART, replace(WHOLE, is_some_lost=True), replace(WHOLE, looked_at=False), ALONE]
 )
-def test_else_closed_ledgers_come_back_and_others_are_held(evidence: Evidence) -> None:
+def test_else_closed_ledgers_come_back_and_others_are_held(evidence: BookieEvidence) -> None:
     """By members that were not looked at; by all who may hide one where these are as many as an ack quorum."""
     closed = {1: RESTORED, 2: RESTORED}
     assert propose(evidence, MEMBERS) == closed

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.compare.evidence import Evidence as Known
+from reconcile.compare.evidence import BookieEvidence as Known
 from reconcile.compare.evidence import KnownTables
-from reconcile.compare.three_way import Range, join_sides, settle_range
+from reconcile.compare.three_way import ComparedRange, join_sides, settle_range
 from recovery.dataset import sort_by_key
 from recovery.infer.references import SCHEMA
 from recovery.infer.refusal import Refusal
@@ -63,7 +63,7 @@ def settle(
         None if references is None else sort_by_key(pa.Table.from_pylist(list(references), schema=SCHEMA)),
     )  # fmt: skip
     made = sort_by_key(pa.Table.from_pylist(list(rows), schema=tables.RECONSTRUCTION))
-    part: Range = join_sides(made, beside)
+    part: ComparedRange = join_sides(made, beside)
     part = replace(part, collided=np.isin(part.compared.sides["ledger"].to_numpy(), collided))
     held = sort_by_key(pa.Table.from_pylist(list(copies), schema=tables.COPIES))
     found = settle_range(evidence, part, beside, held, issued)

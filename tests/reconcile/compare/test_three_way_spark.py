@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.cli.commands.recover import make_result
 from reconcile.cli.options import quote_command
@@ -49,13 +48,14 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
 from recovery.errors import InputError
 from recovery.infer.search import Tail
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, LedgerState, Segment
 from recovery.spark import session
 from tests.recovery.collect.test_pipeline_golden import options
 from tests.simulation import simulator
 from tests.support.cases import case_dir, operator, truth
 from tests.support.command import run
 from tests.support.findings import found
+from tests.support.memory_store import MemoryStore
 from tests.support.scannable_store import ScannableMemory
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def adds_up(plan: Dataset) -> None:
 
 def applied(plan: Dataset, target: MemoryStore, journal: Path) -> None:
     """Write a plan into a store."""
-    options_ = engine.Options(plan_hash=plan.manifest["hash"])
+    options_ = engine.ApplyOptions(plan_hash=plan.manifest["hash"])
     engine.apply(lambda: plan.batches("actions"), target, ROOT, journal, options_, now=now)
 
 
@@ -341,7 +341,9 @@ def test_empty_ledgers_that_a_session_deleted_come_back_too(
         {row for inventory in inventories for row in inventory.read("copies", columns=["ledger"])["ledger"].to_pylist()}
     )
     ensemble = (Segment(0, ("b1", "b2", "b3")),)
-    closed = LedgerMetadata(3, 3, 2, 2, State.CLOSED, NO_ENTRY, 0, ensemble, Digest.CRC32C, b"pw", creator_token=0)
+    closed = LedgerMetadata(
+        3, 3, 2, 2, LedgerState.CLOSED, NO_ENTRY, 0, ensemble, Digest.CRC32C, b"pw", creator_token=0
+    )
     empty = ledger_metadata.encode(closed)
     gone = ledger_metadata.encode(dataclasses.replace(closed, last_entry=3, length=4))
     by_mistake = {held[0]: records[held[0]], 900001: empty, 900002: empty, 900003: gone}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconcile.deletes.approvals import SKEW, Approvable, Subject, make_approval, read_approval, require_approvals
-from reconcile.deletes.policy import NO_POLICY, Approver, Policy
+from reconcile.deletes.policy import NO_POLICY, Approver, DeletePolicy
 from reconcile.deletes.signatures import read_public_key
 from reconcile.errors import GuardRefusedError
 from recovery.errors import InputError
@@ -28,9 +28,9 @@ class Office:
             Approver(one.name, read_public_key(one.public)) for one in (self.ann, self.bob, self.cid)
         )
 
-    def ask_for(self, approvals: int) -> Policy:
+    def ask_for(self, approvals: int) -> DeletePolicy:
         """Return a policy."""
-        return Policy(approvals=approvals, approvers=self._approvers)
+        return DeletePolicy(approvals=approvals, approvers=self._approvers)
 
     def sign(self, person: Person, subject: Subject = PLAN, at: datetime = NOW, name: str = "") -> Path:
         """Return a person's approval."""

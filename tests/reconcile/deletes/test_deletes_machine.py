@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from backends.memory import MemoryStore
 from recovery.codecs.store import Layout
 from tests.support.delete_schedules import World
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.long
 

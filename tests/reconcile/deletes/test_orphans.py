@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from reconcile.deletes.orphans import TOMBSTONES, Orphans, Sides, find_orphans
-from reconcile.deletes.verification.evidence import Listing
-from reconcile.findings.table import Run
+from reconcile.deletes.verification.evidence import ReferenceListing
+from reconcile.findings.table import FindingRun
 from reconcile.jobs.orphans.last_writes import LAST_WRITES
 from reconcile.references import References
 from recovery.dataset import sort_by_key
@@ -21,7 +21,7 @@ from recovery.model.ids import LedgerId
 from tests.support.inventories import fill_row
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
-RUN = Run("now", AT)
+RUN = FindingRun("now", AT)
 DAY_MS = 86_400_000
 LISTED_MS = int(AT.timestamp() * 1000)
 OLD_MS = LISTED_MS - 20 * DAY_MS
@@ -79,7 +79,7 @@ class Case:
         sides, listings = self.gather()
         return find_orphans(sides, listings, DAY_MS, RUN, lists_all=self.lists_all, has_earlier=self.has_earlier)
 
-    def gather(self) -> tuple[Sides, tuple[Listing, Listing]]:
+    def gather(self) -> tuple[Sides, tuple[ReferenceListing, ReferenceListing]]:
         """Return what is looked at."""
         stored, first = (
             make_rows(tables.CATALOG_LEDGERS, rows)
@@ -98,12 +98,12 @@ class Case:
         before, after = (self.list_references(place) for place in range(2))
         return sides, (before, after)
 
-    def list_references(self, place: int) -> Listing:
+    def list_references(self, place: int) -> ReferenceListing:
         """Return one of the two listings."""
         rows = [{**make_key(n), "owner": f"topic {n}"} for n in self.named[place]]
         rows += [{**make_key(n), "deleted": True} for n in self.deleted]
         references = References(make_rows(SCHEMA, rows)) if self.has_references else None
-        return Listing(references, self.listed[place], self.problem, is_stated=False)
+        return ReferenceListing(references, self.listed[place], self.problem, is_stated=False)
 
 
 def list_found(orphans: Orphans) -> dict[tuple[str, int], str]:

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from backends.errors import VersionConflictError
-from backends.memory import WORLD, MemoryStore
 from backends.protocols import Versioned, Write
 from reconcile.deletes.own_root import (
-    demand_clock,
     make_own_root,
     name_own_root,
     open_log,
@@ -20,15 +18,17 @@ from reconcile.deletes.own_root import (
     read_instance_id,
     read_last_listing,
     read_tombstones,
+    require_clock,
     write_last_listing,
 )
-from reconcile.deletes.packed import Decision
+from reconcile.deletes.packed import PackedDecision
 from reconcile.deletes.records import ClockCheck, LastListing, RootMark
 from reconcile.deletes.tombstones import StoredRecord, request_delete
 from reconcile.errors import GuardRefusedError, JournalError
 from reconcile.write.audit_journal import JOURNAL
 from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER
 from recovery.model.ids import LedgerId
+from tests.support.memory_store import WORLD, MemoryStore
 from tests.support.restores import Recorder
 
 ROOT = "/ledgers"
@@ -154,7 +154,7 @@ def test_it_says_whose_it_is(tmp_path: Path) -> None:
         assert own.mark == RootMark(ROOT, "one")
         ledger = LedgerId(0, 1)
         asked = request_delete(ledger, StoredRecord(b"r", 0), [], 1, "op")
-        own.tombstones.change([ledger], lambda *_: Decision(asked), log, rows=1)
+        own.tombstones.change([ledger], lambda *_: PackedDecision(asked), log, rows=1)
     assert list(read_tombstones(store, OWN).read_all()) == [[asked]]
     opened = open_own_root(store, f"{ROOT}/")
     assert opened is not None
@@ -295,19 +295,19 @@ def test_a_clock_that_is_not_the_stores_is_refused(tmp_path: Path) -> None:
     with open_log(tmp_path / "own", store, ROOT, clock) as log:
         own = make_own_root(store, ROOT, log)
         for began_ms, ended_ms in ((700_000, 700_000), (1_300_000, 1_300_000), (1, 700_000)):
-            demand_clock(store, own, read(began_ms, ended_ms), "op", log)
+            require_clock(store, own, read(began_ms, ended_ms), "op", log)
         with pytest.raises(GuardRefusedError, match="is 300 seconds ahead of the store's"):
-            demand_clock(store, own, read(1_300_001, 1_300_001), "op", log)
+            require_clock(store, own, read(1_300_001, 1_300_001), "op", log)
         with pytest.raises(GuardRefusedError, match="is 300 seconds behind the store's"):
-            demand_clock(store, own, read(699_999, 699_999), "op", log)
+            require_clock(store, own, read(699_999, 699_999), "op", log)
 
         def write_too() -> None:
             with open_log(tmp_path / "rival", store, ROOT, clock) as rivals:
-                demand_clock(store, own, read(1_000_000, 1_000_000), "rival", rivals)
+                require_clock(store, own, read(1_000_000, 1_000_000), "rival", rivals)
 
         store.rival = write_too
         with pytest.raises(GuardRefusedError, match="is 301 seconds behind the store's"):
-            demand_clock(store, own, read(699_000, 699_000), "op", log)
+            require_clock(store, own, read(699_000, 699_000), "op", log)
 
 
 def test_a_clock_is_held_against_the_last_write(tmp_path: Path) -> None:
@@ -321,19 +321,19 @@ def test_a_clock_is_held_against_the_last_write(tmp_path: Path) -> None:
 
     with open_log(tmp_path, store, ROOT, clock) as log:
         own = make_own_root(store, ROOT, log)
-        demand_clock(store, own, now, "op", log)
+        require_clock(store, own, now, "op", log)
         times_ms[0] = 9_000_000
-        demand_clock(store, own, now, "op", log)
+        require_clock(store, own, now, "op", log)
         key = f"{OWN}/clock"
         node = store.get(key)
         assert node is not None
         assert (node.value, node.changed_ms) == (ClockCheck(9_000_000, "op").encode(), 9_000_000)
         version = node.version
         store.rival = lambda: store.write([Write(key, None, version)])
-        demand_clock(store, own, now, "op", log)
+        require_clock(store, own, now, "op", log)
         assert store.get(key) is None
         known = store.dump()
-        demand_clock(store, replace(own, key="/gone-bkmeta"), now, "op", log)
+        require_clock(store, replace(own, key="/gone-bkmeta"), now, "op", log)
         assert store.dump() == known
     assert base64.b64encode(ClockCheck(1_000_000, "op").encode()).decode() in (tmp_path / JOURNAL).read_text()
 
@@ -345,7 +345,7 @@ def test_a_store_without_times_says_nothing_of_clocks(tmp_path: Path) -> None:
     with open_log(tmp_path, store, ROOT, clock) as log:
         own = make_own_root(store, ROOT, log)
         known = store.dump()
-        demand_clock(store, own, lambda: datetime(1999, 1, 1, tzinfo=UTC), "op", log)
+        require_clock(store, own, lambda: datetime(1999, 1, 1, tzinfo=UTC), "op", log)
     assert store.dump() == known
 
 

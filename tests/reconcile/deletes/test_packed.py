@@ -16,16 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.errors import UnavailableError
-from backends.memory import MemoryStore
 from backends.protocols import Versioned, Write
 from reconcile.deletes.own_root import OwnRoot, make_own_root, open_log
-from reconcile.deletes.packed import NODE_BYTES, Decision, PackedRecords, find_places
+from reconcile.deletes.packed import NODE_BYTES, PackedDecision, PackedRecords, find_places
 from reconcile.deletes.records import ARCHIVE, ArchiveMark
 from reconcile.errors import PartlyAppliedError
 from reconcile.write.audit_journal import JOURNAL
 from reconcile.write.journal_events import AnnouncedWrite
 from recovery.errors import FormatError
 from recovery.model.ids import LedgerId
+from tests.support.memory_store import MemoryStore
 from tests.support.restores import Recorder
 
 ROOT = "/ledgers"
@@ -42,7 +42,9 @@ def make_mark(ledger: LedgerId, size: int = 10) -> ArchiveMark:
     return ArchiveMark(ledger, "backup", "s3://b", "c" * size, 1)
 
 
-def decide_so(decision: Decision[ArchiveMark], _ledger: LedgerId, _mark: ArchiveMark | None) -> Decision[ArchiveMark]:
+def decide_so(
+    decision: PackedDecision[ArchiveMark], _ledger: LedgerId, _mark: ArchiveMark | None
+) -> PackedDecision[ArchiveMark]:
     """Decide what was decided before."""
     return decision
 
@@ -69,7 +71,7 @@ def write_marks(store: MemoryStore, folder: Path, ledgers: Sequence[LedgerId], s
     """Mark ledgers."""
     own = open_own(store, folder)
     with open_log(folder / "journal", store, ROOT, clock) as log:
-        own.archive.change(ledgers, lambda ledger, _: Decision(make_mark(ledger, size)), log, rows=40)
+        own.archive.change(ledgers, lambda ledger, _: PackedDecision(make_mark(ledger, size)), log, rows=40)
     return own
 
 
@@ -110,7 +112,7 @@ def test_changes_come_out_as_they_were_made(changes: list[tuple[int, bool]]) -> 
             for number, is_set in changes:
                 ledger = LedgerId(0, number)
                 mark = make_mark(ledger) if is_set else None
-                decided = Decision(mark)
+                decided = PackedDecision(mark)
                 own.archive.change([ledger], partial(decide_so, decided), log, rows=1)
                 wanted = wanted | {ledger} if is_set else wanted - {ledger}
         assert own.archive.read_some([LedgerId(0, n) for n in range(21)]).keys() == wanted
@@ -132,7 +134,7 @@ def test_what_somebody_else_writes_meanwhile_is_decided_again(tmp_path: Path) ->
     with open_log(tmp_path / "journal", recorder, ROOT, clock) as log:
         own = make_own_root(recorder, ROOT, log)
         strikes = iter(["", "", "rival"])
-        own.archive.change([LedgerId(0, 1)], lambda one, _: Decision(make_mark(one)), log, rows=1)
+        own.archive.change([LedgerId(0, 1)], lambda one, _: PackedDecision(make_mark(one)), log, rows=1)
     assert own.archive.read_some([rival, LedgerId(0, 1)]).keys() == {rival, LedgerId(0, 1)}
 
 
@@ -142,11 +144,11 @@ def test_a_node_that_others_change_all_the_time(tmp_path: Path) -> None:
     own = open_own(store, tmp_path)
     ledger = LedgerId(0, 1)
 
-    def meddle(_ledger: LedgerId, _mark: ArchiveMark | None) -> Decision[ArchiveMark]:
+    def meddle(_ledger: LedgerId, _mark: ArchiveMark | None) -> PackedDecision[ArchiveMark]:
         node = store.get(f"{TOP}/t")
         assert node is not None
         store.write([Write(f"{TOP}/t", node.value, node.version)])
-        return Decision(make_mark(ledger))
+        return PackedDecision(make_mark(ledger))
 
     with open_log(tmp_path / "journal", store, ROOT, clock) as log, pytest.raises(PartlyAppliedError) as stopped:
         own.archive.change([ledger], meddle, log, rows=1)
@@ -160,11 +162,11 @@ def test_other_keys_change_with_the_record_or_not_at_all(tmp_path: Path) -> None
     own = open_own(store, tmp_path)
     store.write([Write(f"{ROOT}/L1", b"one")])
     with open_log(tmp_path / "journal", store, ROOT, clock) as log:
-        wrong = Decision(make_mark(LedgerId(0, 1)), (Write(f"{ROOT}/L1", None, 7),), (b"one",))
+        wrong = PackedDecision(make_mark(LedgerId(0, 1)), (Write(f"{ROOT}/L1", None, 7),), (b"one",))
         with pytest.raises(PartlyAppliedError):
             own.archive.change([LedgerId(0, 1)], lambda *_: wrong, log, rows=1)
         assert own.archive.read_some([LedgerId(0, 1)]) == {}
-        right = Decision(make_mark(LedgerId(0, 1)), (Write(f"{ROOT}/L1", None, 0),), (b"one",))
+        right = PackedDecision(make_mark(LedgerId(0, 1)), (Write(f"{ROOT}/L1", None, 0),), (b"one",))
         own.archive.change([LedgerId(0, 1)], lambda *_: right, log, rows=1)
     assert store.get(f"{ROOT}/L1") is None
     assert len(own.archive.read_some([LedgerId(0, 1)])) == 1
@@ -184,7 +186,7 @@ def test_the_journal_says_what_stands_before_and_after(tmp_path: Path) -> None:
     old = store.get(f"{TOP}/t")
     assert old is not None
     beside = (Write(f"{ROOT}/L1", None, 0), Write(f"{ROOT}/L2", b"two"))
-    decision = Decision(make_mark(LedgerId(0, 1)), beside, (b"one", None))
+    decision = PackedDecision(make_mark(LedgerId(0, 1)), beside, (b"one", None))
     with open_log(tmp_path, store, ROOT, clock) as log:
         begun = [log.has_begun]
         own.archive.change([LedgerId(0, 1)], lambda *_: decision, log, rows=1)
@@ -222,7 +224,7 @@ def test_a_refused_change_is_said_and_costs_nothing(tmp_path: Path, change: Writ
     with open_log(tmp_path, store, ROOT, clock) as log:
         with pytest.raises(PartlyAppliedError, match=f"stopped: {problem}"):
             own.archive.change(
-                [LedgerId(0, 1)], lambda one, _: Decision(make_mark(one), (change,), (None,)), log, rows=1
+                [LedgerId(0, 1)], lambda one, _: PackedDecision(make_mark(one), (change,), (None,)), log, rows=1
             )
         assert (log.cost.transactions, log.cost.nodes, log.cost.written_bytes) == (0, 0, 0)
     done = read_journal(tmp_path, "done")
@@ -238,13 +240,13 @@ def test_each_batch_begins_its_tries_anew(tmp_path: Path) -> None:
     own = open_own(store, tmp_path)
     ledgers, left = [LedgerId(0, n) for n in range(3)], Counter[LedgerId]()
 
-    def meddle(ledger: LedgerId, _mark: ArchiveMark | None) -> Decision[ArchiveMark]:
+    def meddle(ledger: LedgerId, _mark: ArchiveMark | None) -> PackedDecision[ArchiveMark]:
         left[ledger] += 1
         node = store.get(f"{TOP}/t")
         assert node is not None
         if left[ledger] <= 10:
             store.write([Write(f"{TOP}/t", node.value, node.version)])
-        return Decision(make_mark(ledger))
+        return PackedDecision(make_mark(ledger))
 
     with open_log(tmp_path, store, ROOT, clock) as log:
         own.archive.change(ledgers, meddle, log, rows=1)
@@ -261,7 +263,7 @@ def test_who_decides_nothing_writes_nothing(tmp_path: Path) -> None:
     with open_log(tmp_path, store, ROOT, clock) as log:
         own.archive.change(ledgers, lambda *_: None, log, rows=2, done=done.extend)
         assert (store.latest_txn(), sorted(done)) == (stood, ledgers)
-        own.archive.change(ledgers[1:], lambda *_: Decision(None), log, rows=2)
+        own.archive.change(ledgers[1:], lambda *_: PackedDecision(None), log, rows=2)
     assert list(own.archive.read_some(ledgers)) == ledgers[:1]
 
 
@@ -293,11 +295,11 @@ def test_a_node_that_a_rival_splits_meanwhile(tmp_path: Path) -> None:
     rivals, ledgers = [LedgerId(1, n) for n in range(120)], [LedgerId(0, n) for n in range(9)]
     seen: list[LedgerId] = []
 
-    def decide(ledger: LedgerId, _mark: ArchiveMark | None) -> Decision[ArchiveMark]:
+    def decide(ledger: LedgerId, _mark: ArchiveMark | None) -> PackedDecision[ArchiveMark]:
         if not seen:
             write_marks(store, tmp_path / "rival", rivals, 9000)
         seen.append(ledger)
-        return Decision(make_mark(ledger))
+        return PackedDecision(make_mark(ledger))
 
     with open_log(tmp_path, store, ROOT, clock) as log:
         own.archive.change(ledgers, decide, log, rows=9)
@@ -311,7 +313,7 @@ def test_who_splits_a_node_knows_its_halves(tmp_path: Path) -> None:
     with open_log(tmp_path, store, ROOT, clock) as log:
         own.archive.change(
             [LedgerId(0, n) for n in range(160)],
-            lambda one, _: Decision(make_mark(one, 9000)),
+            lambda one, _: PackedDecision(make_mark(one, 9000)),
             log,
             rows=10,
             prepare=lambda batch: prepared.append(len(batch)),

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.deletes.own_root import open_log
-from reconcile.deletes.packed import NODE_BYTES, Decision, PackedRecords, find_places
+from reconcile.deletes.packed import NODE_BYTES, PackedDecision, PackedRecords, find_places
 from reconcile.deletes.records import ARCHIVE, ArchiveMark
 from reconcile.errors import PartlyAppliedError
 from recovery.model.ids import LedgerId
 from tests.reconcile.deletes.test_packed import ROOT, TOP, clock, make_mark, open_own
+from tests.support.memory_store import MemoryStore
 from tests.support.restores import Recorder
 
 
@@ -34,7 +34,7 @@ def test_large_records_are_written_a_few_at_a_time(tmp_path: Path) -> None:
     own = open_own(store, tmp_path)
     with open_log(tmp_path / "journal", store, ROOT, clock) as log:
         own.archive.change(
-            ledgers, lambda ledger, _: Decision(make_mark(ledger, 30_000)), log, rows=200, done=done.extend
+            ledgers, lambda ledger, _: PackedDecision(make_mark(ledger, 30_000)), log, rows=200, done=done.extend
         )
         assert log.cost.transactions < 100
     assert sorted(done) == ledgers
@@ -48,7 +48,7 @@ def test_one_record_that_is_too_large_for_a_node_stands_alone(tmp_path: Path) ->
     ledgers = [LedgerId(0, n) for n in range(4)]
     with open_log(tmp_path, store, ROOT, clock) as log:
         own.archive.change(
-            ledgers, lambda one, _: Decision(make_mark(one, 600_000 if one.ledger == 2 else 10)), log, rows=9
+            ledgers, lambda one, _: PackedDecision(make_mark(one, 600_000 if one.ledger == 2 else 10)), log, rows=9
         )
     assert sorted(mark.ledger for node in own.archive.read_all() for mark in node) == ledgers
     large = [key for key, value in store.dump().items() if key.startswith(f"{TOP}/t") and len(value) > NODE_BYTES]
@@ -83,7 +83,7 @@ def test_two_large_records_that_share_a_node_are_brought_apart(bits: int, size: 
     with open_log(tmp_path, store, ROOT, clock) as log:
         own.archive.change(
             pair,
-            lambda one, _: Decision(make_mark(one, size)),
+            lambda one, _: PackedDecision(make_mark(one, size)),
             log,
             rows=9,
             prepare=lambda batch: prepared.append(len(batch)),
@@ -97,8 +97,8 @@ def test_two_large_records_that_share_a_node_are_brought_apart(bits: int, size: 
     assert sum(2.0 ** -(len(name) - 1) for name in names) == 1
     small = [LedgerId(1, number) for number in range(50)]
     with open_log(tmp_path, store, ROOT, clock) as log:
-        own.archive.change(small, lambda one, _: Decision(make_mark(one)), log, rows=9)
-        own.archive.change(pair, lambda *_: Decision(None), log, rows=9)
+        own.archive.change(small, lambda one, _: PackedDecision(make_mark(one)), log, rows=9)
+        own.archive.change(pair, lambda *_: PackedDecision(None), log, rows=9)
     assert own.archive.read_some([*small, *pair]).keys() == set(small)
 
 
@@ -109,9 +109,9 @@ def test_what_no_transaction_takes_is_refused_by_its_name(tmp_path: Path) -> Non
     large = LedgerId(0, 3)
     others = [LedgerId(0, number) for number in range(3)]
     with open_log(tmp_path, store, ROOT, clock) as log:
-        own.archive.change(others, lambda one, _: Decision(make_mark(one)), log, rows=9)
+        own.archive.change(others, lambda one, _: PackedDecision(make_mark(one)), log, rows=9)
         with pytest.raises(PartlyAppliedError, match="what is kept of ledger 3 is more than a transaction takes"):
-            own.archive.change([large], lambda one, _: Decision(make_mark(one, 950_000)), log, rows=9)
+            own.archive.change([large], lambda one, _: PackedDecision(make_mark(one, 950_000)), log, rows=9)
     assert own.archive.read_some([*others, large]).keys() == set(others)
     assert all(len(value) < NODE_BYTES for key, value in store.dump().items() if key.startswith(TOP))
 
@@ -122,9 +122,9 @@ def test_a_rival_that_changes_a_node_before_it_is_split(tmp_path: Path) -> None:
     own = open_own(store, tmp_path)
     left = Counter[LedgerId]()
 
-    def meddle(ledger: LedgerId, _mark: ArchiveMark | None) -> Decision[ArchiveMark]:
+    def meddle(ledger: LedgerId, _mark: ArchiveMark | None) -> PackedDecision[ArchiveMark]:
         left[ledger] += 1
-        return Decision(make_mark(ledger, 470_000))
+        return PackedDecision(make_mark(ledger, 470_000))
 
     with open_log(tmp_path, store, ROOT, clock) as log:
         own.archive.change([first], meddle, log, rows=1)
@@ -154,6 +154,6 @@ def test_records_that_lie_close_are_brought_apart(tmp_path: Path) -> None:
         by_bits.setdefault(place >> 58, []).append(ledger)
     pair = max(by_bits.values(), key=len)[:2]
     with open_log(tmp_path, store, ROOT, clock) as log:
-        own.archive.change(pair, lambda one, _: Decision(make_mark(one, 300_000)), log, rows=9)
+        own.archive.change(pair, lambda one, _: PackedDecision(make_mark(one, 300_000)), log, rows=9)
     assert own.archive.read_some(pair).keys() == set(pair)
     assert all(len(value) <= NODE_BYTES for key, value in store.dump().items() if key.startswith(TOP))

@@ -8,14 +8,13 @@ from typing import NoReturn
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.deletes._pb import tombstones_pb2
 from reconcile.deletes.own_root import make_own_root, open_log, read_policy, write_policy
 from reconcile.deletes.policy import (
     NO_POLICY,
     Approver,
-    Policy,
+    DeletePolicy,
     decode_policy,
     hash_change,
     list_loosened,
@@ -26,10 +25,11 @@ from reconcile.deletes.verification.verdicts import Rules, set_breaker
 from reconcile.errors import GuardRefusedError
 from reconcile.write.audit_journal import JOURNAL
 from recovery.errors import FormatError, InputError
+from tests.support.memory_store import MemoryStore
 from tests.support.plans import clock
 
 ANN, BOB, EVE = (Approver(name, name.encode() * 10 + b"xx") for name in ("ann", "bob", "eve"))
-STRICT = Policy(True, 1000, 2000, 50, 1, (ANN, BOB))
+STRICT = DeletePolicy(True, 1000, 2000, 50, 1, (ANN, BOB))
 ROOT = "/ledgers"
 
 
@@ -48,14 +48,14 @@ ROOT = "/ledgers"
         (STRICT, []),
     ],
 )
-def test_what_asks_for_less_is_named(after: Policy, said: list[str]) -> None:
+def test_what_asks_for_less_is_named(after: DeletePolicy, said: list[str]) -> None:
     """A further key, too: with one's own key in it a person would approve what that person made."""
     assert list(list_loosened(STRICT, after)) == said
 
 
 def test_what_was_never_asked_for_is_not_loosened() -> None:
     """A cluster without a policy, or without the rule of archives, gets another rule."""
-    assert list(list_loosened(Policy(), Policy(soak_ms=1))) == []
+    assert list(list_loosened(DeletePolicy(), DeletePolicy(soak_ms=1))) == []
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_was_never_asked_for_is_not_loosened() -> None:
         replace(STRICT, soak_ms=-1),
     ],
 )
-def test_a_policy_that_could_never_be_kept_is_refused(policy: Policy) -> None:
+def test_a_policy_that_could_never_be_kept_is_refused(policy: DeletePolicy) -> None:
     """One approval takes two people; a person or a key twice would be one person who counts as two."""
     require_possible(STRICT, "it")
     with pytest.raises(InputError):
@@ -147,8 +147,8 @@ def test_options_are_only_stricter() -> None:
 
 def test_a_quarantine_is_kept_and_bounded(tmp_path: Path) -> None:
     """In the store and in a file; where none is said a thousand ledgers at a time; it cannot be for no ledger."""
-    assert (Policy().archived, Policy().quarantine_ms, Policy().quarantine_most) == (False, 0, 1000)
-    kept = Policy(quarantine_ms=5, quarantine_most=1)
+    assert (DeletePolicy().archived, DeletePolicy().quarantine_ms, DeletePolicy().quarantine_most) == (False, 0, 1000)
+    kept = DeletePolicy(quarantine_ms=5, quarantine_most=1)
     assert decode_policy(kept.encode(1, "op"), 0).policy == kept
     require_possible(kept, "here")
     with pytest.raises(InputError, match="lets no ledger be in quarantine"):

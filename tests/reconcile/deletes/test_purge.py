@@ -10,20 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Versioned, Write
 from reconcile.deletes.certificate import Certificate, CertifiedLedger, make_certificate
 from reconcile.deletes.cluster import Cluster, read_records
 from reconcile.deletes.own_root import OwnRoot, make_own_root, open_log
-from reconcile.deletes.packed import Decide, Decision, find_places
+from reconcile.deletes.packed import Decide, PackedDecision, find_places
 from reconcile.deletes.purge import Purged, PurgeRequest, count_lately, count_since, purge_ledgers, undo_deletes
 from reconcile.deletes.records import ArchiveMark
 from reconcile.deletes.tombstones import (
     DAY_MS,
+    DeleteState,
+    DeleteStep,
     Holder,
     Sighting,
-    State,
-    Step,
     StoredRecord,
     Tombstone,
     name_certificate,
@@ -36,6 +35,7 @@ from reconcile.write.journal_events import AnnouncedWrite
 from recovery.codecs.replication_lock import lock_key
 from recovery.codecs.store import Layout, mark_key
 from recovery.model.ids import LedgerId
+from tests.support.memory_store import MemoryStore
 from tests.support.restores import Recorder
 
 ROOT = "/ledgers"
@@ -100,7 +100,7 @@ class House:
         """Give ledgers other tombstones."""
         with open_log(self.folder, self.store, ROOT, lambda: self.now) as log:
             own = make_own_root(self.store, ROOT, log)
-            own.tombstones.change(ledgers, lambda ledger, known: Decision(change(ledger, known)), log, rows=99)
+            own.tombstones.change(ledgers, lambda ledger, known: PackedDecision(change(ledger, known)), log, rows=99)
 
     def certify(self, ledgers: Sequence[LedgerId]) -> Certificate:
         """Return a certificate that the tombstones of these ledgers name."""
@@ -112,8 +112,12 @@ class House:
             record = records[ledger]
             assert record is not None
             asked = request_delete(ledger, record, [BOOKIE], BEGIN_MS, "op", soak_ms=0)
-            steps = (*asked.steps, Step(State.VERIFIED, BEGIN_MS, "op"), Step(State.PURGEABLE, BEGIN_MS, "op"))
-            return name_certificate(replace(asked, state=State.PURGEABLE, steps=steps), certificate.hash)
+            steps = (
+                *asked.steps,
+                DeleteStep(DeleteState.VERIFIED, BEGIN_MS, "op"),
+                DeleteStep(DeleteState.PURGEABLE, BEGIN_MS, "op"),
+            )
+            return name_certificate(replace(asked, state=DeleteState.PURGEABLE, steps=steps), certificate.hash)
 
         self.change(ripen, ledgers)
         return certificate
@@ -165,18 +169,18 @@ class House:
     def remove_beside(self, ledger: LedgerId) -> None:
         """Purge a ledger by the same certificate."""
 
-        def decide(_ledger: LedgerId, known: Tombstone | None) -> Decision[Tombstone] | None:
+        def decide(_ledger: LedgerId, known: Tombstone | None) -> PackedDecision[Tombstone] | None:
             assert known is not None
             removal = Write(self.cluster.make_key(ledger), None, 0)
-            return Decision(purge(known, known.record, BEGIN_MS, "rival"), (removal,), (known.record.raw,))
+            return PackedDecision(purge(known, known.record, BEGIN_MS, "rival"), (removal,), (known.record.raw,))
 
         self.change_beside(decide, ledger)
 
     def touch_beside(self, ledger: LedgerId) -> None:
         """Write a tombstone again as it is."""
-        self.change_beside(lambda _, known: Decision(known), ledger)
+        self.change_beside(lambda _, known: PackedDecision(known), ledger)
 
-    def list_states(self) -> dict[LedgerId, State]:
+    def list_states(self) -> dict[LedgerId, DeleteState]:
         """Return the state of each tombstone."""
         return {one.ledger: one.state for one in self.open().tombstones.read_sorted([])}
 
@@ -196,7 +200,7 @@ def test_every_ledger_of_the_certificate_goes_and_leaves_its_record_behind(house
     assert {total for _, total in steps} == {5}
     for one in house.open().tombstones.read_sorted(LEDGERS):
         assert (one.state, one.record) == (
-            State.PURGED,
+            DeleteState.PURGED,
             StoredRecord(b"record %d" % one.ledger.ledger, 0, BEGIN_MS, RIGHTS),
         )
     lines = [json.loads(line) for line in (house.folder / JOURNAL).read_text().splitlines()]
@@ -232,7 +236,7 @@ def test_a_ledger_that_is_referenced_again_is_left_out_and_the_others_go(house: 
     assert (sorted(done.purged), done.left_out) == (rest, {LEDGERS[2]: "topic a refers to it now"})
     assert [count for count, _ in steps][-1] == 5
     assert house.left == [LEDGERS[2]]
-    assert house.list_states()[LEDGERS[2]] is State.PURGEABLE
+    assert house.list_states()[LEDGERS[2]] is DeleteState.PURGEABLE
     house.owners.clear()
     again = house.purge(batch=batch)
     assert (again.purged, sorted(again.earlier), again.left_out) == ([LEDGERS[2]], rest, {})
@@ -278,7 +282,7 @@ def test_a_soak_that_is_asked_for_by_now_counts_whatever_the_tombstone_says(hous
     house.now = BEGIN + timedelta(hours=1, milliseconds=-1)
     with pytest.raises(GuardRefusedError, match="soak"):
         house.purge(soak_ms=3_600_000)
-    assert set(house.list_states().values()) == {State.PURGEABLE}
+    assert set(house.list_states().values()) == {DeleteState.PURGEABLE}
     house.now = BEGIN + timedelta(hours=1)
     assert set(house.purge(soak_ms=3_600_000).purged) == set(LEDGERS)
 
@@ -323,11 +327,15 @@ def test_archive_marks_are_asked_for_again_where_the_rule_is_on(house: House) ->
     """One that was taken back keeps its ledger out; without the rule none is asked for."""
     own = house.open()
     with open_log(house.folder, house.store, ROOT, lambda: house.now) as log:
-        own.archive.change(LEDGERS[1:], lambda one, _: Decision(ArchiveMark(one, "b", "s3://b", "", 1)), log, rows=9)
+        own.archive.change(
+            LEDGERS[1:], lambda one, _: PackedDecision(ArchiveMark(one, "b", "s3://b", "", 1)), log, rows=9
+        )
     assert house.purge(archived=True).left_out == {LEDGERS[0]: "it has no archive mark now"}
     assert house.left == LEDGERS[:1]
     with open_log(house.folder, house.store, ROOT, lambda: house.now) as log:
-        own.archive.change(LEDGERS[:1], lambda one, _: Decision(ArchiveMark(one, "b", "s3://b", "", 1)), log, rows=9)
+        own.archive.change(
+            LEDGERS[:1], lambda one, _: PackedDecision(ArchiveMark(one, "b", "s3://b", "", 1)), log, rows=9
+        )
     assert house.purge(archived=True).purged == LEDGERS[:1]
 
 
@@ -422,7 +430,7 @@ def test_nothing_is_put_back_that_a_bookie_may_have_lost(house: House) -> None:
         LEDGERS[1]: f"its record was removed, and bookie {BOOKIE} does not hold it any more",
     }
     assert house.left == []
-    assert set(house.list_states().values()) == {State.PURGED}
+    assert set(house.list_states().values()) == {DeleteState.PURGED}
 
 
 def test_a_record_that_is_there_again_is_not_written_over(house: House) -> None:

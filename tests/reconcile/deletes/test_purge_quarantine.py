@@ -11,9 +11,9 @@ from reconcile.deletes.own_root import make_own_root, open_log
 from reconcile.deletes.purge import Purged, PurgeRequest, Quarantine, count_lately, end_quarantines, purge_ledgers
 from reconcile.deletes.tombstones import (
     DAY_MS,
+    DeleteState,
+    DeleteStep,
     Holder,
-    State,
-    Step,
     Tombstone,
     find_quarantine_end,
     list_holders,
@@ -22,8 +22,7 @@ from reconcile.errors import GuardRefusedError
 from recovery.codecs.ledger_record import decode
 from recovery.codecs.store import mark_key
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest
-from recovery.model.metadata import State as LedgerState
+from recovery.model.metadata import Digest, LedgerState
 from tests.reconcile.deletes.test_purge import BEGIN, BEGIN_MS, BOOKIE, LEDGERS, RIGHTS, ROOT, House, see
 
 DAY = timedelta(days=1)
@@ -61,7 +60,7 @@ def test_a_hold_takes_the_place_of_each_record(house: House) -> None:
         node, tombstone = house.get(ledger), read(house, ledger)
         assert node is not None
         assert (node.value, node.acl) == (tombstone.hold, RIGHTS)
-        assert (tombstone.state, tombstone.record.raw) == (State.QUARANTINED, b"record %d" % ledger.ledger)
+        assert (tombstone.state, tombstone.record.raw) == (DeleteState.QUARANTINED, b"record %d" % ledger.ledger)
         hold = decode(node.value)
         assert (hold.state, hold.digest, hold.ack_quorum) == (LedgerState.IN_RECOVERY, Digest.HMAC, 1)
         assert (hold.ensemble_size, hold.write_quorum, len(hold.password or b"")) == (1, 1, 20)
@@ -79,7 +78,7 @@ def test_so_many_are_in_quarantine_at_a_time(house: House, batch: int | None) ->
     first = purge(house, room=3, batch=batch)
     assert (len(first.quarantined), len(first.beyond), first.purged) == (3, 2, [])
     states = list(house.list_states().values())
-    assert (states.count(State.QUARANTINED), states.count(State.PURGEABLE)) == (3, 2)
+    assert (states.count(DeleteState.QUARANTINED), states.count(DeleteState.PURGEABLE)) == (3, 2)
     again = purge(house, room=1, batch=batch)
     assert (len(again.waiting), len(again.quarantined), len(again.beyond)) == (3, 1, 1)
     full = purge(house, room=0, batch=batch)
@@ -89,7 +88,7 @@ def test_so_many_are_in_quarantine_at_a_time(house: House, batch: int | None) ->
 def test_it_ends_on_the_millisecond_though_the_certificate_ended(house: House) -> None:
     """Not a moment before; another policy by then neither prolongs nor shortens it."""
     purge(house, room=3)
-    held = {ledger for ledger, state in house.list_states().items() if state is State.QUARANTINED}
+    held = {ledger for ledger, state in house.list_states().items() if state is DeleteState.QUARANTINED}
     house.now = BEGIN + DAY - timedelta(milliseconds=1)
     early = purge(house, room=0, days=9)
     assert early.waiting == dict.fromkeys(held, BEGIN_MS + DAY_MS)
@@ -98,7 +97,7 @@ def test_it_ends_on_the_millisecond_though_the_certificate_ended(house: House) -
     done = purge(house, is_ended=True, batch=1)
     assert (set(done.purged), done.waiting, done.quarantined, done.left_out) == (held, {}, [], {})
     assert set(house.left) == set(LEDGERS) - held
-    assert {read(house, ledger).state for ledger in held} == {State.PURGED}
+    assert {read(house, ledger).state for ledger in held} == {DeleteState.PURGED}
     assert {read(house, ledger).record.raw for ledger in held} == {b"record %d" % one.ledger for one in held}
     assert sorted(purge(house, is_ended=True).earlier) == sorted(held)
 
@@ -116,7 +115,7 @@ def test_what_speaks_against_a_removal_leaves_it_out(house: House) -> None:
     assert sorted(done.purged) == LEDGERS[2:]
     assert done.left_out[FIRST] == "topic a refers to it now"
     assert done.left_out[SECOND].startswith("another program changed the hold")
-    assert {read(house, ledger).state for ledger in (FIRST, SECOND)} == {State.QUARANTINED}
+    assert {read(house, ledger).state for ledger in (FIRST, SECOND)} == {DeleteState.QUARANTINED}
     house.owners[FIRST] = "topic b"
     again = purge(house, is_ended=True)
     assert (len(again.earlier), again.purged, len(again.left_out)) == (3, [], 2)
@@ -142,7 +141,7 @@ def test_a_hold_that_came_back_after_its_end_is_no_quarantine(house: House) -> N
         end_quarantines({FIRST: "bk1 left"}, house.cluster, make_own_root(house.store, ROOT, log), log, 5, "op")
     node = house.get(FIRST)
     assert node is not None
-    assert (node.value, read(house, FIRST).state) == (hold, State.PURGED)
+    assert (node.value, read(house, FIRST).state) == (hold, DeleteState.PURGED)
 
 
 def test_a_hold_that_is_gone_is_a_purge(house: House) -> None:
@@ -153,7 +152,7 @@ def test_a_hold_that_is_gone_is_a_purge(house: House) -> None:
     house.store.write([Write(house.cluster.make_key(FIRST), None, node.version)])
     house.now = BEGIN + DAY
     assert sorted(purge(house, is_ended=True).purged) == LEDGERS
-    assert set(house.list_states().values()) == {State.PURGED}
+    assert set(house.list_states().values()) == {DeleteState.PURGED}
 
 
 def test_an_undo_puts_the_record_back_byte_for_byte(house: House) -> None:
@@ -183,7 +182,9 @@ def test_records_are_put_back_where_a_bookie_left(house: House) -> None:
     """Of what is in quarantine, and has its hold still; the delete begins anew, and says why."""
     purge(house, room=3)
     states = house.list_states()
-    held, others = ([one for one in LEDGERS if (states[one] is State.QUARANTINED) is kind] for kind in (True, False))
+    held, others = (
+        [one for one in LEDGERS if (states[one] is DeleteState.QUARANTINED) is kind] for kind in (True, False)
+    )
     node = house.get(held[1])
     assert node is not None
     house.store.write([Write(house.cluster.make_key(held[1]), b"another", node.version)])
@@ -197,13 +198,13 @@ def test_records_are_put_back_where_a_bookie_left(house: House) -> None:
         reasons = dict.fromkeys((*LEDGERS, stranger, LedgerId(0, 99)), "bk1 left")
         end_quarantines(reasons, house.cluster, own, log, BEGIN_MS + 5, "op")
     back = read(house, held[0])
-    assert (back.state, back.objections, back.hold, back.certificate) == (State.REQUESTED, ("bk1 left",), b"", "")
+    assert (back.state, back.objections, back.hold, back.certificate) == (DeleteState.REQUESTED, ("bk1 left",), b"", "")
     assert (back.since_ms, back.safe_in_row) == (BEGIN_MS + 5, 0)
     node = house.get(held[0])
     assert node is not None
     assert (node.value, node.acl) == (b"record %d" % held[0].ledger, RIGHTS)
-    assert {read(house, one).state for one in held[1:]} == {State.QUARANTINED}
-    assert {read(house, one).state for one in others} == {State.PURGEABLE}
+    assert {read(house, one).state for one in held[1:]} == {DeleteState.QUARANTINED}
+    assert {read(house, one).state for one in others} == {DeleteState.PURGEABLE}
     assert not {stranger, LedgerId(0, 99)} & house.list_states().keys()
     node = house.get(stranger)
     assert node is not None
@@ -261,9 +262,14 @@ def test_a_run_that_only_waits_or_finds_no_room_is_no_refusal(house: House) -> N
 
 def test_the_last_quarantine_counts(house: House) -> None:
     """Of a ledger that came out of one and went into another."""
-    steps = [(State.QUARANTINED, 1), (State.REQUESTED, 5), (State.PURGEABLE, 90), (State.QUARANTINED, 100)]
+    steps = [
+        (DeleteState.QUARANTINED, 1),
+        (DeleteState.REQUESTED, 5),
+        (DeleteState.PURGEABLE, 90),
+        (DeleteState.QUARANTINED, 100),
+    ]
     tombstone = replace(
-        read(house, FIRST), quarantine_ms=7, steps=tuple(Step(state, at_ms, "op") for state, at_ms in steps)
+        read(house, FIRST), quarantine_ms=7, steps=tuple(DeleteStep(state, at_ms, "op") for state, at_ms in steps)
     )
     assert find_quarantine_end(tombstone) == 107
 

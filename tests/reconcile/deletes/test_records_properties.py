@@ -9,17 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.deletes._pb import tombstones_pb2 as pb
-from reconcile.deletes.nodes import Node
+from reconcile.deletes.nodes import ChangeableNode
 from reconcile.deletes.records import ARCHIVE, ArchiveMark, LastListing, RootMark, decode_last_listing, decode_root_mark
 from reconcile.deletes.records import TOMBSTONES as KIND
-from reconcile.deletes.tombstones import Holder, State, Step, StoredRecord, Tombstone
+from reconcile.deletes.tombstones import DeleteState, DeleteStep, Holder, StoredRecord, Tombstone
 from recovery.errors import FormatError
 from recovery.model.ids import LedgerId
 
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TIMES = st.integers(0, 1 << 50)
 IDS = st.builds(LedgerId, I64, I64)
-STATES = st.sampled_from([State.REQUESTED, State.VERIFIED, State.PURGEABLE, State.PURGED, State.CONFIRMED])
+STATES = st.sampled_from(
+    [DeleteState.REQUESTED, DeleteState.VERIFIED, DeleteState.PURGEABLE, DeleteState.PURGED, DeleteState.CONFIRMED]
+)
 TEXTS = st.text(max_size=8)
 HOLDERS = st.builds(Holder, TEXTS, I64, TIMES, st.none() | TIMES, TEXTS, st.none() | TIMES)
 MARKS = st.builds(ArchiveMark, st.builds(LedgerId, st.integers(0, 1), st.integers(-2, 3)), TEXTS, TEXTS, TEXTS, TIMES)
@@ -30,7 +32,7 @@ TOMBSTONES = st.builds(
     st.builds(StoredRecord, st.binary(max_size=20), TIMES, st.none() | TIMES, st.none() | st.text(min_size=1)),
     st.lists(TEXTS, max_size=3).map(tuple),
     st.lists(HOLDERS, max_size=3).map(tuple),
-    st.lists(st.builds(Step, STATES, TIMES, TEXTS), min_size=1, max_size=3).map(tuple),
+    st.lists(st.builds(DeleteStep, STATES, TIMES, TEXTS), min_size=1, max_size=3).map(tuple),
     TEXTS,
     TIMES,
     st.integers(0, 9),
@@ -45,9 +47,9 @@ def test_nothing_known_is_not_zero() -> None:
     """A holder that was never released, one released at 0, one with no entry, a listing at 0: each is what it was."""
     holders = (Holder("b", 1, 2, None, "", None), Holder("b", 2, 2, 0, "r", 0), Holder("c", 1, 2, 5, "r", 7))
     for listed_ms in (None, 0, 9):
-        record, steps = StoredRecord(b"r", 1), (Step(State.PURGED, 3, "op"),)
+        record, steps = StoredRecord(b"r", 1), (DeleteStep(DeleteState.PURGED, 3, "op"),)
         tombstone = Tombstone(
-            LedgerId(0, 1), State.PURGED, record, ("b",), holders, steps, "why", 1, listed_ms=listed_ms
+            LedgerId(0, 1), DeleteState.PURGED, record, ("b",), holders, steps, "why", 1, listed_ms=listed_ms
         )
         assert KIND.decode(KIND.encode([tombstone])) == [tombstone]
 
@@ -69,7 +71,7 @@ def test_a_node_that_is_changed_is_the_node_written_anew(
     marks: list[ArchiveMark], changes: list[tuple[ArchiveMark, bool]]
 ) -> None:
     """Whatever is put and removed, in whatever order: the same records in the order of their ids."""
-    node, model = Node(ARCHIVE, ARCHIVE.encode(marks)), {mark.ledger: mark for mark in marks}
+    node, model = ChangeableNode(ARCHIVE, ARCHIVE.encode(marks)), {mark.ledger: mark for mark in marks}
     for mark, is_put in changes:
         assert node.get(mark.ledger) == model.get(mark.ledger)
         if is_put:
@@ -93,7 +95,7 @@ def test_texts_that_nobody_uses_go_some_day() -> None:
     raw = ARCHIVE.encode([])
     sizes = []
     for number in range(400):
-        node = Node(ARCHIVE, raw)
+        node = ChangeableNode(ARCHIVE, raw)
         node.put(ArchiveMark(LedgerId(0, 1), "backup", f"s3://bucket/{number}", "", 1))
         raw = node.encode()
         sizes.append(len(raw))
@@ -105,7 +107,7 @@ def test_a_change_leaves_the_others_the_message_that_they_were() -> None:
     """Who changes one record of many adds a text, and numbers none of the others anew."""
     marks = [ArchiveMark(LedgerId(0, number), "backup", f"s3://{number}", "", 1) for number in range(40)]
     raw = ARCHIVE.encode(marks)
-    node = Node(ARCHIVE, raw)
+    node = ChangeableNode(ARCHIVE, raw)
     node.put(ArchiveMark(LedgerId(0, 0), "backup", "s3://new", "", 1))
     before, after = (pb.ArchiveNode.FromString(value) for value in (raw, node.encode()))
     assert list(after.texts) == [*before.texts, "s3://new"]
@@ -167,7 +169,14 @@ def test_a_refusal_says_of_what_and_where(decode: Callable[[bytes], object], lat
 def test_the_bytes_stay_as_documented() -> None:
     """Field numbers of a small tombstone, byte for byte."""
     tombstone = Tombstone(
-        LedgerId(0, 5), State.REQUESTED, StoredRecord(b"r", 2), ("b",), (), (Step(State.REQUESTED, 1, "me"),), "", 7
+        LedgerId(0, 5),
+        DeleteState.REQUESTED,
+        StoredRecord(b"r", 2),
+        ("b",),
+        (),
+        (DeleteStep(DeleteState.REQUESTED, 1, "me"),),
+        "",
+        7,
     )
     node = bytes.fromhex(
         "0801"  # version 1

@@ -10,17 +10,15 @@ from reconcile.deletes.tombstones import (
     RETENTION_MS,
     SKEW_MS,
     SOAK_MS,
+    DeleteState,
+    DeleteVerdict,
     Holder,
     Sighting,
-    State,
     StepRefusedError,
     StoredRecord,
     Tombstone,
-    Verdict,
     Verification,
     decommission,
-    demand_purgeable,
-    demand_undoable,
     find_soak_end,
     find_state,
     is_due,
@@ -32,6 +30,8 @@ from reconcile.deletes.tombstones import (
     name_certificate,
     purge,
     request_delete,
+    require_purgeable,
+    require_undoable,
     take_sightings,
     take_verification,
 )
@@ -40,8 +40,8 @@ from recovery.model.ids import LedgerId
 RECORD = StoredRecord(b"record", 4)
 SOAK = 7 * DAY_MS
 HOLDERS = (Holder("b1", 11, 100), Holder("b2", 12, 100))
-SAFE = Verification(Verdict.SAFE, (), RECORD, ("b1", "b2"), HOLDERS, 90)
-UNSAFE = Verification(Verdict.UNSAFE, ("OPEN: it is open",), RECORD, ("b1", "b2"), HOLDERS, 90)
+SAFE = Verification(DeleteVerdict.SAFE, (), RECORD, ("b1", "b2"), HOLDERS, 90)
+UNSAFE = Verification(DeleteVerdict.UNSAFE, ("OPEN: it is open",), RECORD, ("b1", "b2"), HOLDERS, 90)
 
 
 def ask() -> Tombstone:
@@ -69,46 +69,46 @@ def see(bookie: str, incarnation: int, at_ms: int, *, holds: bool = False, forma
 def test_the_soak_begins_with_the_first_safe_verification() -> None:
     """Soaking until the very end; a look before it does not make it purgeable, the first one from then on does."""
     verified = take_verification(ask(), SAFE, 100, "op")
-    assert find_state(verified, 99 + SOAK) is State.SOAKING
-    assert find_state(verified, 100 + SOAK) is State.VERIFIED
+    assert find_state(verified, 99 + SOAK) is DeleteState.SOAKING
+    assert find_state(verified, 100 + SOAK) is DeleteState.VERIFIED
     early = take_verification(verified, SAFE, 99 + SOAK, "op")
-    assert early.state is State.VERIFIED
-    assert take_verification(early, SAFE, 100 + SOAK, "op").state is State.PURGEABLE
+    assert early.state is DeleteState.VERIFIED
+    assert take_verification(early, SAFE, 100 + SOAK, "op").state is DeleteState.PURGEABLE
 
 
 def test_a_soak_of_nothing_still_needs_two_looks() -> None:
     """And as many as somebody asks for."""
     asked = replace(ask(), soak_ms=0)
     first = take_verification(asked, SAFE, 100, "op")
-    assert first.state is State.VERIFIED
+    assert first.state is DeleteState.VERIFIED
     second = take_verification(first, SAFE, 100, "op", looks=3)
-    assert second.state is State.VERIFIED
-    assert take_verification(second, SAFE, 100, "op", looks=3).state is State.PURGEABLE
+    assert second.state is DeleteState.VERIFIED
+    assert take_verification(second, SAFE, 100, "op", looks=3).state is DeleteState.PURGEABLE
 
 
-@pytest.mark.parametrize("verdict", [Verdict.UNSAFE, Verdict.UNDECIDED])
-def test_any_other_verdict_leads_back(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [DeleteVerdict.UNSAFE, DeleteVerdict.UNDECIDED])
+def test_any_other_verdict_leads_back(verdict: DeleteVerdict) -> None:
     """With its reasons, without its certificate; the soak begins anew."""
     back = take_verification(make_purgeable(), replace(UNSAFE, verdict=verdict), 200 + SOAK, "op")
     assert (back.state, back.objections, back.certificate, back.safe_in_row) == (
-        State.REQUESTED, ("OPEN: it is open",), "", 0
+        DeleteState.REQUESTED, ("OPEN: it is open",), "", 0
     )  # fmt: skip
     again = take_verification(back, SAFE, 300 + SOAK, "op")
-    assert find_state(again, 299 + 2 * SOAK) is State.SOAKING
+    assert find_state(again, 299 + 2 * SOAK) is DeleteState.SOAKING
 
 
 def test_a_record_that_changed_begins_anew() -> None:
     """What was verified was another record."""
     changed = replace(SAFE, record=StoredRecord(b"other", 5))
     again = take_verification(make_purgeable(), changed, 200 + SOAK, "op")
-    assert (again.state, again.safe_in_row, again.certificate) == (State.VERIFIED, 1, "")
-    assert find_state(again, 201 + SOAK) is State.SOAKING
+    assert (again.state, again.safe_in_row, again.certificate) == (DeleteState.VERIFIED, 1, "")
+    assert find_state(again, 201 + SOAK) is DeleteState.SOAKING
 
 
 def test_who_may_be_purged() -> None:
     """Only what is purgeable, by the certificate that names it, at the version that it names, after its soak."""
     good = make_purgeable()
-    assert demand_purgeable(good, "hash", 4, 100 + SOAK) is good
+    assert require_purgeable(good, "hash", 4, 100 + SOAK) is good
     refused = (
         (None, "hash", 4, 100 + SOAK),
         (take_verification(ask(), SAFE, 100, "op"), "hash", 4, 100 + SOAK),
@@ -118,7 +118,7 @@ def test_who_may_be_purged() -> None:
     )
     for arguments in refused:
         with pytest.raises(StepRefusedError):
-            demand_purgeable(*arguments)
+            require_purgeable(*arguments)
     for record in (StoredRecord(b"record", 5), StoredRecord(b"other", 4)):
         with pytest.raises(StepRefusedError, match="not the one"):
             purge(good, record, 100 + SOAK, "op")
@@ -152,10 +152,10 @@ def test_all_released_is_confirmed_and_data_that_come_back_are_not() -> None:
     """Whoever is seen with it is a holder again, also one that never was."""
     at = 1000 + SOAK
     confirmed = take_sightings(make_purged(), [see("b1", 11, at), see("b2", 12, at)], at, "op")
-    assert confirmed.state is State.CONFIRMED
+    assert confirmed.state is DeleteState.CONFIRMED
     for look in (see("b1", 11, at + 1, holds=True), see("b9", 9, at + 1, holds=True)):
         back = take_sightings(confirmed, [look], at + 1, "op")
-        assert (back.state, list_waiting(back)) == (State.PURGED, (look.bookie,))
+        assert (back.state, list_waiting(back)) == (DeleteState.PURGED, (look.bookie,))
 
 
 def test_a_tombstone_goes_after_the_retention_and_never_before_all_confirmed() -> None:
@@ -176,7 +176,7 @@ def test_a_decommissioned_bookie_counts_as_released() -> None:
     assert list_waiting(purged) == ("b1", "b2", "b3")
     assert list_waiting(decommission(purged, "b3", 1, "op")) == ("b1", "b2")
     one = decommission(decommission(purged, "b3", 1, "op"), "b2", 1, "op")
-    assert decommission(one, "b1", 1, "op").state is State.CONFIRMED
+    assert decommission(one, "b1", 1, "op").state is DeleteState.CONFIRMED
 
 
 def test_an_undo_after_the_purge_needs_every_holder() -> None:
@@ -184,8 +184,8 @@ def test_an_undo_after_the_purge_needs_every_holder() -> None:
     purged = make_purged()
     at = purged.since_ms
     both = {bookie: see(bookie, 11, at, holds=True) for bookie in ("b1", "b2")}
-    demand_undoable(purged, both, at - SKEW_MS)
-    demand_undoable(make_purgeable(), None, at)
+    require_undoable(purged, both, at - SKEW_MS)
+    require_undoable(make_purgeable(), None, at)
     late = take_sightings(purged, [see("b1", 11, at)], at, "op")
     for tombstone, looks in (
         (purged, None),
@@ -194,29 +194,29 @@ def test_an_undo_after_the_purge_needs_every_holder() -> None:
         (purged, both | {"b2": see("b2", 12, at)}),
     ):
         with pytest.raises(StepRefusedError):
-            demand_undoable(tombstone, looks, at)
+            require_undoable(tombstone, looks, at)
     with pytest.raises(StepRefusedError, match="bookie b1 was seen without it since"):
-        demand_undoable(late, both, at)
+        require_undoable(late, both, at)
     with pytest.raises(StepRefusedError, match="bookie b1 was looked at later than now"):
-        demand_undoable(purged, both, at - SKEW_MS - 1)
+        require_undoable(purged, both, at - SKEW_MS - 1)
 
 
 def test_a_clock_that_was_set_back_purges_nothing() -> None:
     """What was verified later than now was verified by another clock; five minutes are nothing."""
     ready = make_purgeable()
     late = replace(ready, steps=(*ready.steps[:-1], replace(ready.steps[-1], at_ms=ready.since_ms + 300_000)))
-    assert demand_purgeable(late, "hash", 4, ready.since_ms) is late
+    assert require_purgeable(late, "hash", 4, ready.since_ms) is late
     with pytest.raises(StepRefusedError, match="later than now"):
-        demand_purgeable(late, "hash", 4, ready.since_ms - 1)
+        require_purgeable(late, "hash", 4, ready.since_ms - 1)
 
 
 def test_the_times_are_those_of_the_contract() -> None:
     """A soak of seven days, a retention of thirty; REQUESTED is one step, however often a look is not safe."""
     assert (DAY_MS, SOAK_MS, RETENTION_MS) == (86_400_000, 7 * 86_400_000, 30 * 86_400_000)
     twice = take_verification(take_verification(ask(), UNSAFE, 20, "op"), UNSAFE, 30, "op")
-    assert [step.state for step in twice.steps] == [State.REQUESTED]
+    assert [step.state for step in twice.steps] == [DeleteState.REQUESTED]
     back = take_verification(take_verification(ask(), SAFE, 20, "op"), UNSAFE, 30, "op")
-    assert [step.state for step in back.steps] == [State.REQUESTED, State.VERIFIED, State.REQUESTED]
+    assert [step.state for step in back.steps] == [DeleteState.REQUESTED, DeleteState.VERIFIED, DeleteState.REQUESTED]
 
 
 def test_only_what_was_released_before_can_return() -> None:
@@ -234,11 +234,11 @@ def test_only_what_was_released_before_can_return() -> None:
     stranger = take_sightings(one_left, [see("b3", 13, at_ms + 3, holds=True)], at_ms + 3, "op")
     assert list_returned(one_left, stranger) == ()
     confirmed = take_sightings(one_left, [see("b2", 12, at_ms + 4)], at_ms + 4, "op")
-    assert (confirmed.state, list_returned(one_left, confirmed)) == (State.CONFIRMED, ())
+    assert (confirmed.state, list_returned(one_left, confirmed)) == (DeleteState.CONFIRMED, ())
     stranger = take_sightings(confirmed, [see("b3", 13, at_ms + 5, holds=True)], at_ms + 5, "op")
-    assert (stranger.state, list_returned(confirmed, stranger)) == (State.PURGED, ("b3",))
+    assert (stranger.state, list_returned(confirmed, stranger)) == (DeleteState.PURGED, ("b3",))
     # The step of the purge is not repeated: its time is that of the removal.
-    assert [step.state for step in stranger.steps].count(State.PURGED) == 1
+    assert [step.state for step in stranger.steps].count(DeleteState.PURGED) == 1
     # Who is seen without it is not back.
     assert list_returned(stranger, take_sightings(stranger, [see("b3", 13, at_ms + 6)], at_ms + 6, "op")) == ()
     # Looked at again it is the same: it is said once.
@@ -295,7 +295,7 @@ def test_what_is_due() -> None:
 
 def test_only_what_is_verified_soaks() -> None:
     """Before that its soak is told as if it were verified at once; after that its state is what it is."""
-    assert (find_state(ask(), 11), find_soak_end(ask())) == (State.REQUESTED, 10 + SOAK)
+    assert (find_state(ask(), 11), find_soak_end(ask())) == (DeleteState.REQUESTED, 10 + SOAK)
     assert find_soak_end(take_verification(ask(), SAFE, 100, "op")) == 100 + SOAK
     for tombstone in (make_purgeable(), make_purged()):
         assert find_state(tombstone, 50) is tombstone.state
@@ -346,7 +346,7 @@ def test_only_what_waits_is_overdue() -> None:
     assert (list_overdue(confirmed, late_ms), list_overdue(make_purgeable(), late_ms)) == ((), ())
     assert not is_expired(make_purgeable(), late_ms)
     # Whatever a tombstone's state says: who may hold data keeps it.
-    assert not is_expired(replace(purged, state=State.CONFIRMED), late_ms)
+    assert not is_expired(replace(purged, state=DeleteState.CONFIRMED), late_ms)
     assert is_expired(confirmed, late_ms)
     assert is_expired(confirmed, at_ms + 5, retention_ms=5)
     assert not is_expired(confirmed, at_ms + 4, retention_ms=5)
@@ -361,12 +361,12 @@ def test_a_holder_that_was_released_and_is_seen_again_waits_again() -> None:
     assert back.holders[0] == Holder("b1", 11, at_ms + 1)
     assert take_sightings(back, [see("b1", 11, at_ms + 1, holds=True)], at_ms + 1, "op") == back
     again = take_sightings(back, [see("b1", 11, at_ms + 2)], at_ms + 2, "op")
-    assert [step.state for step in again.steps][-2:] == [State.CONFIRMED, State.CONFIRMED]
+    assert [step.state for step in again.steps][-2:] == [DeleteState.CONFIRMED, DeleteState.CONFIRMED]
 
 
 def test_a_verification_of_what_was_removed_changes_nothing() -> None:
     """Its tombstone is what is left of the ledger."""
-    for tombstone in (make_purged(), replace(make_purged(), state=State.CONFIRMED)):
+    for tombstone in (make_purged(), replace(make_purged(), state=DeleteState.CONFIRMED)):
         assert take_verification(tombstone, SAFE, 10**14, "op") is tombstone
 
 

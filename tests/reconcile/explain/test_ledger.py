@@ -12,11 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends.protocols import Versioned
-from reconcile.compare.knowledge import Knowledge, StatedQuorums, Statement
+from reconcile.compare.knowledge import Knowledge, QuorumStatement, StatedQuorums
 from reconcile.compare.single_ledger import StoredLedger, as_catalog_row
-from reconcile.explain.grid import Segment, grid
+from reconcile.explain.grid import GridSegment, grid
 from reconcile.explain.ledger import Explanation, explain
-from reconcile.explain.verdict import Facts, Standing, judge
+from reconcile.explain.verdict import Standing, VerdictFacts, judge
 from reconcile.findings.refusal_texts import REASONS
 from reconcile.rules.holds import HOLD_MARK
 from recovery.capture.live import capture
@@ -61,7 +61,7 @@ def test_every_refusal_has_words() -> None:
 
 def test_a_grid_shows_who_holds_what_of_a_record() -> None:
     """All, some, none of what is due, and what is not due: each has its sign, by stretch."""
-    segments = [Segment(0, NAMES, 3, 3), Segment(30, ("b1", "b2", "b4"), 3, 3)]
+    segments = [GridSegment(0, NAMES, 3, 3), GridSegment(30, ("b1", "b2", "b4"), 3, 3)]
     copies = _copies({"b1": [(0, 0, 60, 0)], "b2": [(0, 0, 45, 0)], "b3": [(0, 0, 40, 0)]})
     found = _rows(list(grid(copies, segments)))
     assert found["b1"] == "#" * 60
@@ -74,7 +74,7 @@ def test_a_grid_shows_who_holds_what_of_a_record() -> None:
 def test_a_striped_record_sends_each_its_share() -> None:
     """With W below E a bookie that holds its two of every three entries holds all that is due."""
     runs = {"b1": [(0, 597, 1, 3), (2, 599, 1, 3)], "b2": [(0, 597, 2, 3)], "b3": [(1, 598, 2, 3)]}
-    found = _rows(list(grid(_copies(runs), [Segment(0, NAMES, 3, 2)])))
+    found = _rows(list(grid(_copies(runs), [GridSegment(0, NAMES, 3, 2)])))
     assert {found[name] for name in NAMES} == {"#" * 60}
 
 
@@ -103,7 +103,7 @@ def test_any_groups_have_a_grid(held: dict[str, list[tuple[int, int, int, int]]]
         for name, rows in held.items()
     }
     starts = sorted({0, *(first for first, _ in cuts)})
-    segments = [Segment(first, NAMES, 3, 2) for first in starts]
+    segments = [GridSegment(first, NAMES, 3, 2) for first in starts]
     lines = list(grid(_copies(groups), segments))
     rows = {name: cells for name, cells in _rows(lines).items() if name in NAMES}
     assert len({len(cells) for cells in rows.values()}) <= 1
@@ -112,7 +112,7 @@ def test_any_groups_have_a_grid(held: dict[str, list[tuple[int, int, int, int]]]
 
 def _record(**changed: Any) -> md.LedgerMetadata:
     values: dict[str, Any] = {
-        "format": 3, "ensemble_size": 3, "write_quorum": 2, "ack_quorum": 2, "state": md.State.CLOSED,
+        "format": 3, "ensemble_size": 3, "write_quorum": 2, "ack_quorum": 2, "state": md.LedgerState.CLOSED,
         "last_entry": 9, "length": 90, "segments": (md.Segment(0, NAMES),), "digest": md.Digest.CRC32C,
         "password": b"hunter2", **changed,
     }  # fmt: skip
@@ -145,7 +145,7 @@ def test_a_record_in_the_store_is_shown_without_its_password() -> None:
 
 def test_a_hold_in_the_store_is_not_settled() -> None:
     """A hold keeps data that nobody can read: it is said until somebody resolves it."""
-    raw = ledger_metadata.encode(_record(state=md.State.IN_RECOVERY, last_entry=None, length=None,
+    raw = ledger_metadata.encode(_record(state=md.LedgerState.IN_RECOVERY, last_entry=None, length=None,
                                          custom=((HOLD_MARK, b"hole"),)))  # fmt: skip
     found = _explained([_stored(raw)])
     assert (found.standing, "hold" in found.verdict) == (Standing.OPEN, True)
@@ -200,7 +200,7 @@ def test_three_sides_are_said_with_the_deletion(tmp_path: Path) -> None:
     ledger = LedgerId(0, 7)
     key = "/ledgers" + store.ledger_key(Layout.HIERARCHICAL, ledger)
     closed = md.LedgerMetadata(
-        3, 1, 1, 1, md.State.CLOSED, 4, 9, (md.Segment(0, ("b1",)),), md.Digest.CRC32, b"secret", creator_token=0
+        3, 1, 1, 1, md.LedgerState.CLOSED, 4, 9, (md.Segment(0, ("b1",)),), md.Digest.CRC32, b"secret", creator_token=0
     )
     source.put(key, ledger_metadata.encode(closed))
     source.session = 0xABC
@@ -247,7 +247,7 @@ def test_a_guard_of_a_plan_is_said(tmp_path: Path, guard: str, word: str) -> Non
 def test_a_guarded_row_says_by_which_reading_and_what_may_hide_more() -> None:
     """It comes back readable, and waits."""
     row = PlannedLedger(7, [(0, NAMES)]).row() | {"outcome": "guarded", "reading": "likeliest", "raw": None}
-    facts = Facts(
+    facts = VerdictFacts(
         ledger=LEDGER,
         row=row,
         reason="a bookie was not looked at",
@@ -304,7 +304,7 @@ def test_what_is_stated_of_quorums_and_lost_disks_counts_as_for_recover(tmp_path
     lost = decide(lost=(LostDisk("b3"),))
     assert (lost.coverage.bookies.not_scanned, lost.coverage.bookies.lost) == ((), ("b3",))
     assert "universal reading" in lost.verdict
-    stated = decide(lost=(LostDisk("b3"),), stated_quorums=StatedQuorums((Statement((2, 2, 1), 7, 7),)))
+    stated = decide(lost=(LostDisk("b3"),), stated_quorums=StatedQuorums((QuorumStatement((2, 2, 1), 7, 7),)))
     assert "likeliest reading" in stated.verdict
     with pytest.raises(InputError, match="is not a bookie"):
         decide(lost=(LostDisk("b4"),))

@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from recovery.capture.live import capture
 from recovery.codecs.store import Layout
@@ -19,6 +18,7 @@ from recovery.dataset import DatasetWriter, open_dataset
 from recovery.model.groups import from_arrow, to_runs
 from tests.support import cases
 from tests.support.command import Done, run
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import of_truth, write_plan
 
 pytestmark = pytest.mark.long

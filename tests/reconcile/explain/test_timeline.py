@@ -15,7 +15,7 @@ from recovery.backup.chain import BackupWriter
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import ledger_key
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support import cases
 from tests.support.backups import (
     BEGIN_MS,
@@ -31,7 +31,17 @@ from tests.support.backups import (
 from tests.support.command import run
 
 OPEN = LedgerMetadata(
-    3, 3, 2, 2, State.OPEN, None, None, (Segment(0, ("a:1", "b:1", "c:1")),), Digest.CRC32C, b"pw", creator_token=0
+    3,
+    3,
+    2,
+    2,
+    LedgerState.OPEN,
+    None,
+    None,
+    (Segment(0, ("a:1", "b:1", "c:1")),),
+    Digest.CRC32C,
+    b"pw",
+    creator_token=0,
 )
 
 
@@ -59,7 +69,7 @@ def test_the_life_of_a_real_client_s_ledger_is_told(
         when = datetime.fromtimestamp(change["at_ms"] / 1000, UTC).isoformat(timespec="seconds")
         record = None if change["after"] is None else ledger_metadata.decode(change["after"])
         event = "created" if previous is None else "deleted" if record is None else "ensemble changed"
-        if record is not None and record.state is State.CLOSED:
+        if record is not None and record.state is LedgerState.CLOSED:
             event = "closed"
             assert f"CLOSED, {(record.last_entry or 0) + 1} entries" in line
         assert line.startswith(f"{when}: {event} in transaction {change['txn']}, session {change['session']:#x}")
@@ -84,9 +94,9 @@ def write_life(place: Path) -> tuple[BackupWriter, FollowedMemory]:
     write_base(writer, store)
     store.session = -1
     moved = replace(OPEN, segments=(*OPEN.segments, Segment(7, ("a:1", "d:1", "c:1"))))
-    closed = replace(moved, state=State.CLOSED, last_entry=6, length=70, segments=OPEN.segments)
+    closed = replace(moved, state=LedgerState.CLOSED, last_entry=6, length=70, segments=OPEN.segments)
     copied = replace(closed, segments=(Segment(0, ("a:1", "b:1", "e:1")),))
-    for record in (OPEN, moved, replace(moved, state=State.IN_RECOVERY), closed, copied):
+    for record in (OPEN, moved, replace(moved, state=LedgerState.IN_RECOVERY), closed, copied):
         store.put(name_ledger(5), ledger_metadata.encode(record))
     store.put(name_ledger(5), None)
     seal_all(writer, store)

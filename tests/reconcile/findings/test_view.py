@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import pytest
 
 from reconcile.findings.categories import TRAITS, Category
-from reconcile.findings.table import Finding, LedgerKey, Run, Statement, make_rows
+from reconcile.findings.table import Finding, FindingRun, FindingStatement, LedgerKey, make_rows
 from reconcile.findings.view import FindingView
 
 AT = datetime(2026, 11, 27, 6, tzinfo=UTC)
-RUN = Run("r", AT)
+RUN = FindingRun("r", AT)
 LEDGER = LedgerKey(7, 0, 5)
 
 
@@ -21,7 +21,7 @@ def view_of(finding: Finding) -> FindingView:
 
 def test_a_ledger_with_its_bookie() -> None:
     """Its command can be run as it stands; a side that says nothing is left out of the line."""
-    statements = [Statement("store", "last entry", 9, "zk"), Statement("bookies", "entries", "")]
+    statements = [FindingStatement("store", "last entry", 9, "zk"), FindingStatement("bookies", "entries", "")]
     finding = Finding(
         Category.BELOW_ACK_QUORUM, "copies", statements, LEDGER, bookies=["b1:3181"], unknowns=["b2:3181"]
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from reconcile.errors import GuardRefusedError
-from reconcile.estimates import Step
+from reconcile.estimates import EstimatedStep
 from reconcile.jobs.capture import CaptureRequest, capture
-from reconcile.jobs.changes.freeze import demand_access_control
+from reconcile.jobs.changes.freeze import require_access_control
 from reconcile.jobs.context import Context
 from reconcile.stores import KnownAccess
 from tests.support.command import ROOT
@@ -53,7 +53,7 @@ class Recorder:
         self.titles.append(title)
         yield lambda done, _total, _stage="": self.counts.append(done)
 
-    def expect(self, step: Step, things: int) -> None:
+    def expect(self, step: EstimatedStep, things: int) -> None:
         """Keep nothing."""
 
 
@@ -72,4 +72,4 @@ def test_a_capture_is_a_function_with_a_typed_result(tmp_path: Path) -> None:
 def test_a_store_without_rights_is_refused_by_the_job_itself() -> None:
     """The guard stands in the job, for anybody who calls it."""
     with pytest.raises(GuardRefusedError, match="no rights"):
-        demand_access_control("etcd://h:2379/ledgers")
+        require_access_control("etcd://h:2379/ledgers")

@@ -4,22 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import OpenStore
 from reconcile.cli.wording.starts import AFTER_THAW, list_starts
 from reconcile.jobs import starts
 from reconcile.jobs.starts import BookieStarts, decide_starts_now
-from reconcile.plan.bookie_starts import KnownBookie, Source, hash_cookie
+from reconcile.plan.bookie_starts import BookieSource, KnownBookie, hash_cookie
 from reconcile.plan.manifest import PlanBinding, PlanManifest
-from reconcile.write.freezing.freeze_state import FreezeState, State
+from reconcile.write.freezing.freeze_state import FreezeExtent, FreezeState
 from recovery.codecs.cookie import Cookie, encode
 from recovery.dataset import open_dataset
 from recovery.errors import InputError
 from recovery.infer.lost_disks import LostDisk
 from tests.support.inventories import write_inventory
+from tests.support.memory_store import MemoryStore
 
-WHOLE = KnownBookie("a:1", Source.DISKS, complete=True, cookie=hash_cookie(b"own"))
+WHOLE = KnownBookie("a:1", BookieSource.DISKS, complete=True, cookie=hash_cookie(b"own"))
 
 
 def opened_with(cookie: bytes, layout: str) -> OpenStore:
@@ -30,15 +30,17 @@ def opened_with(cookie: bytes, layout: str) -> OpenStore:
 
 
 @pytest.mark.parametrize("layout", ["flat", "hierarchical"])
-@pytest.mark.parametrize("state", [State.FROZEN, State.THAWED])
-def test_no_bookie_starts_in_a_frozen_flat_root(monkeypatch: pytest.MonkeyPatch, layout: str, state: State) -> None:
+@pytest.mark.parametrize("state", [FreezeExtent.FROZEN, FreezeExtent.THAWED])
+def test_no_bookie_starts_in_a_frozen_flat_root(
+    monkeypatch: pytest.MonkeyPatch, layout: str, state: FreezeExtent
+) -> None:
     """Its ledgers are in the root itself, which no bookie can read; of other layouts bookies start while frozen."""
     monkeypatch.setattr(starts, "read_freeze_state", lambda *_: FreezeState(state))
     manifest = PlanManifest(binding=PlanBinding(layout=layout), bookies=(WHOLE,))
     found = decide_starts_now(manifest, opened_with(b"own", layout))
     assert ([one.may_start for one in found.bookies], found.after_thaw) == (
         [True],
-        layout == "flat" and state is State.FROZEN,
+        layout == "flat" and state is FreezeExtent.FROZEN,
     )
     assert "1 of 1 bookie may start only after bkmeta thaw" in next(list_starts(found.bookies, AFTER_THAW))
     [told] = found.to_json()

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconcile.compare import outcomes
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.plan import actions
 from reconcile.plan.actions import (
     Passwords,
-    Phase,
+    PlanPhase,
     SystemWrite,
     make_ledger_actions,
     make_system_actions,
@@ -30,7 +30,7 @@ from recovery.codecs.store import Layout
 from recovery.dataset import sort_by_key
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId
-from recovery.model.metadata import Digest, State
+from recovery.model.metadata import Digest, LedgerState
 
 PASSWORDS = Passwords.from_candidates([b"hunter2"])
 KEYS = dict(zip(PASSWORDS.values, PASSWORDS.key_hashes, strict=True))
@@ -99,7 +99,7 @@ def test_a_restored_ledger_becomes_the_record_that_its_row_says() -> None:
     assert action["key"] == "/00/0000/L0007"
     assert (action["op"], action["kind"], action["expects"]) == ("create", "ledger", None)
     assert (record.format, record.password, record.digest) == (3, b"hunter2", Digest.CRC32C)
-    assert (record.state, record.last_entry, record.length) == (State.CLOSED, 9, 100)
+    assert (record.state, record.last_entry, record.length) == (LedgerState.CLOSED, 9, 100)
     assert [(s.first, s.members) for s in record.segments] == [(0, ("b0:1", "b1:1", "b2:1"))]
 
 
@@ -118,7 +118,7 @@ def test_a_hold_is_exactly_the_form_that_was_seen_to_lose_nothing() -> None:
     for ledger, members in ((1, ("b0:1",)), (3, ("b0:1", "b3:1"))):
         op, record = records[ledger]
         assert op == "hold"
-        assert (record.state, record.digest, record.ack_quorum) == (State.IN_RECOVERY, Digest.HMAC, 1)
+        assert (record.state, record.digest, record.ack_quorum) == (LedgerState.IN_RECOVERY, Digest.HMAC, 1)
         assert record.ensemble_size == record.write_quorum == len(members)
         assert [(s.first, s.members) for s in record.segments] == [(0, members)]
         assert not ledger_metadata.problems(record)
@@ -142,7 +142,7 @@ def test_every_ledger_gets_one_action_at_its_key_in_a_unique_order(ids: list[int
         assert action["op"] == expected
     seqs = table["seq"].to_pylist()
     assert seqs == sorted(set(seqs))
-    assert {phase_of(seq) for seq in seqs} == {Phase.LEDGERS}
+    assert {phase_of(seq) for seq in seqs} == {PlanPhase.LEDGERS}
     assert len(set(table["id"].to_pylist())) == len(ids)
 
 
@@ -150,7 +150,7 @@ def test_ledgers_of_one_bucket_are_numbered_and_each_bucket_begins_again() -> No
     """Behind the phase and the bucket, from 0; no two have the same place in the order."""
     found = actions._ledger_seq(pa.chunked_array([pa.array([3, 3, 7, 7, 7, 9], pa.int16())])).to_pylist()
     assert [(phase_of(seq), seq >> 32 & 0xFFFF, seq & 0xFFFF_FFFF) for seq in found] == [
-        (Phase.LEDGERS, bucket, number) for bucket, number in ((3, 0), (3, 1), (7, 0), (7, 1), (7, 2), (9, 0))
+        (PlanPhase.LEDGERS, bucket, number) for bucket, number in ((3, 0), (3, 1), (7, 0), (7, 1), (7, 2), (9, 0))
     ]
     assert actions._ledger_seq(pa.chunked_array([], pa.int16())).to_pylist() == []
 
@@ -158,10 +158,10 @@ def test_ledgers_of_one_bucket_are_numbered_and_each_bucket_begins_again() -> No
 def test_the_order_of_a_restore_is_law_6s() -> None:
     """Generators, ledgers, layout, instance id, cookies: whichever order they were named in."""
     writes = [
-        SystemWrite(Phase.COOKIES, "create", "cookie", "/cookies/b0:1", b"c"),
-        SystemWrite(Phase.INSTANCE_ID, "create", "instance_id", "/INSTANCEID", b"i"),
-        SystemWrite(Phase.LAYOUT, "create", "layout", "/LAYOUT", b"l"),
-        SystemWrite(Phase.GENERATORS, "raise", "generator", "/idgen", b"9"),
+        SystemWrite(PlanPhase.COOKIES, "create", "cookie", "/cookies/b0:1", b"c"),
+        SystemWrite(PlanPhase.INSTANCE_ID, "create", "instance_id", "/INSTANCEID", b"i"),
+        SystemWrite(PlanPhase.LAYOUT, "create", "layout", "/LAYOUT", b"l"),
+        SystemWrite(PlanPhase.GENERATORS, "raise", "generator", "/idgen", b"9"),
     ]
     system = make_system_actions(writes)
     both = pa.concat_tables([system, actions_of(row(1))]).sort_by("seq")
@@ -282,7 +282,7 @@ def test_a_hold_in_the_store_is_found_until_it_is_resolved() -> None:
     (found,) = kept.to_pylist()
     assert (found["ledger"], found["reason"], found["holders"]) == (2, "hole", ["b0:1", "b1:1"])
     assert holds.find_holds(tables.CATALOG_LEDGERS.empty_table()).num_rows == 0
-    (finding,) = holds.findings(kept, Run("a", datetime.now(UTC))).to_pylist()
+    (finding,) = holds.findings(kept, FindingRun("a", datetime.now(UTC))).to_pylist()
     assert (finding["category"], finding["ledger"], finding["bookies"]) == ("HELD", 2, ["b0:1", "b1:1"])
 
 
@@ -292,7 +292,7 @@ def test_findings_have_ids_that_outlive_a_run_and_hold_no_secrets() -> None:
     matched = diff.match(ours, theirs)
     missing = ours.take(pa.array(matched.missing))
     found, now = diff.disagreements(ours, theirs, matched), datetime.now(UTC)
-    runs = (Run("a", now), Run("b", now))
+    runs = (FindingRun("a", now), FindingRun("b", now))
     tables_of = [pa.concat_tables([diff.findings(found, run), holds.findings(missing, run)]) for run in runs]
     first, second = (t.to_pylist() for t in tables_of)
     assert [f["id"] for f in first] == [f["id"] for f in second]
@@ -408,15 +408,15 @@ def test_a_hold_becomes_readable_by_a_reading() -> None:
 @pytest.mark.parametrize(
     ("phase", "bucket", "found"),
     [
-        (Phase.LEDGERS, 0, Phase.LEDGERS),
-        (Phase.LEDGERS, BUCKETS - 1, Phase.LEDGERS),
-        (Phase.LEDGERS, BUCKETS, Phase.SUBTREES),
-        (Phase.LEDGERS, (1 << 15) - 1, Phase.SUBTREES),
-        (Phase.GENERATORS, BUCKETS, Phase.GENERATORS),
-        (Phase.COOKIES, 0, Phase.COOKIES),
+        (PlanPhase.LEDGERS, 0, PlanPhase.LEDGERS),
+        (PlanPhase.LEDGERS, BUCKETS - 1, PlanPhase.LEDGERS),
+        (PlanPhase.LEDGERS, BUCKETS, PlanPhase.SUBTREES),
+        (PlanPhase.LEDGERS, (1 << 15) - 1, PlanPhase.SUBTREES),
+        (PlanPhase.GENERATORS, BUCKETS, PlanPhase.GENERATORS),
+        (PlanPhase.COOKIES, 0, PlanPhase.COOKIES),
     ],
 )
-def test_nodes_of_upper_layers_are_known_by_their_buckets(phase: Phase, bucket: int, found: Phase) -> None:
+def test_nodes_of_upper_layers_are_known_by_their_buckets(phase: PlanPhase, bucket: int, found: PlanPhase) -> None:
     """They are behind all ledgers, and have the ledgers' number: nothing else has a phase by its bucket."""
     assert phase_of(int(phase) << 48 | bucket << 32 | 7) is found
 

@@ -9,7 +9,7 @@ import pytest
 
 from reconcile.compare import decide
 from reconcile.compare.decide import Case
-from reconcile.compare.evidence import Evidence, KnownTables
+from reconcile.compare.evidence import BookieEvidence, KnownTables
 from reconcile.plan.actions import Passwords, make_ledger_actions
 from reconcile.plan.alternatives import (
     FROM_BOOKIES,
@@ -31,7 +31,7 @@ from recovery.dataset import open_dataset
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, SECRET, Row, full, header, row, striped
 from tests.simulation import simulator
 from tests.support.plan_folder import Ledger, write_plan
@@ -69,7 +69,7 @@ DOUBTED: Final[Mapping[Refusal, tuple[list[Row], list[str]]]] = {
 def offer(rows: Sequence[Row], layout: Layout, hiding: Sequence[str] | None = HIDING) -> list[Row]:
     """Return what the plan's action of ledger 7 offers, which holds it."""
     bookies = simulator.bookies(NAMES)
-    known = Evidence(live=None, snapshots=(), everywhere=True, looked_at=True)
+    known = BookieEvidence(live=None, snapshots=(), everywhere=True, looked_at=True)
     case = Case((), bookies, known, SECRET, layout, None, members_known=True)
     nothing = tables.CATALOG_LEDGERS.empty_table()
     beside = KnownTables(
@@ -94,7 +94,7 @@ def test_a_held_ledger_with_a_reading_offers_it_with_its_cost(reason: Refusal) -
     assert [other["label"] for other in others] == [GUARDED, f"{GUARDED}, other key"][: len(texts)]
     for other in others:
         record = ledger_metadata.decode(other["value"])
-        assert (record.state, record.custom) == (State.CLOSED, ())
+        assert (record.state, record.custom) == (LedgerState.CLOSED, ())
 
 
 def test_without_locks_the_record_names_everybody() -> None:
@@ -120,7 +120,7 @@ def test_the_choice_brings_its_guard(label: str, guard: str | None, by_names: in
     """What is chosen under a guard is written under that one, and counted so."""
     segments = [(0, ["b1", "b2", "b3"])]
     record = LedgerMetadata(
-        3, 3, 2, 2, State.CLOSED, 9, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b"pw", creator_token=0
+        3, 3, 2, 2, LedgerState.CLOSED, 9, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b"pw", creator_token=0
     )
     value = ledger_metadata.encode(record)
     plan = write_plan(tmp_path / "plan", [Ledger(3, segments, reason="two_keys", offers={label: value})])
@@ -133,14 +133,14 @@ def test_the_choice_brings_its_guard(label: str, guard: str | None, by_names: in
     assert counts.guarded_by_names == by_names
 
 
-def record_of(last: int | None, state: State = State.CLOSED, length: int | None = 90) -> LedgerMetadata:
+def record_of(last: int | None, state: LedgerState = LedgerState.CLOSED, length: int | None = 90) -> LedgerMetadata:
     """Return a record with an end, or without one."""
     segments = (Segment(0, ("b1", "b2", "b3")),)
     return LedgerMetadata(3, 3, 2, 2, state, last, length, segments, Digest.CRC32C, b"pw", creator_token=0)
 
 
 CLOSED = record_of(9)
-OPEN = record_of(None, State.OPEN, None)
+OPEN = record_of(None, LedgerState.OPEN, None)
 
 
 @pytest.mark.parametrize(

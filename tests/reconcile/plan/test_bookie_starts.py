@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from reconcile.plan.bookie_starts import (
+    BookieSource,
     BookieStart,
     KnownBookie,
-    Source,
     StoredCookie,
     choose_cookie,
     decide_start,
@@ -19,7 +19,7 @@ from recovery.codecs.cookie import Cookie
 
 OWN = cookie.encode(Cookie(5, "b1:3181", ("/j1", "/j2"), ("/l1", "/l2"), ("/i1",), "an-instance"))
 WHOLE = KnownBookie(
-    "b1:3181", Source.DISKS, complete=True, expands_storage=False, stamps_cookies=False, cookie=hash_cookie(OWN)
+    "b1:3181", BookieSource.DISKS, complete=True, expands_storage=False, stamps_cookies=False, cookie=hash_cookie(OWN)
 )
 HARMED = replace(WHOLE, complete=False, missing=("/l2",))
 NO_JOURNAL = replace(WHOLE, complete=False, missing=("/j1", "/j2"), is_only_journals=True)
@@ -112,7 +112,13 @@ def test_a_bookie_gets_its_own_cookie_where_that_keeps_it_from_starting_empty(
         (UNSEEN, "none", "it was not collected", False, "starts if a folder is missing or empty"),
         (UNSEEN, "blocking", "it was not collected", False, "MissingCookies of its bk_server.conf was not read"),
         (replace(UNSEEN, lost=True), "own", "its disks are stated to be lost", False, "if its folders are all there"),
-        (replace(WHOLE, source=Source.WIRE), "own", "asked over the wire only", False, "its folders are all there"),
+        (
+            replace(WHOLE, source=BookieSource.WIRE),
+            "own",
+            "asked over the wire only",
+            False,
+            "its folders are all there",
+        ),
     ],
 )
 def test_a_bookie_must_not_start(known: KnownBookie, stored: str, why: str, keeping: str, *, is_kept_out: bool) -> None:

@@ -24,7 +24,7 @@ from recovery.codecs import ledger_metadata
 from recovery.dataset import sort_by_key
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -229,7 +229,7 @@ def test_the_last_purge_decides(purged: Sequence[int], is_advised: bool) -> None
     assert (find_capture_before(plan, deletions) is not None) == is_advised  # type: ignore[arg-type]  # likewise
 
 
-def record(last: int | None, state: State = State.CLOSED) -> bytes:
+def record(last: int | None, state: LedgerState = LedgerState.CLOSED) -> bytes:
     """Return the bytes of a record."""
     segments = (Segment(0, ("b1",)),)
     length = None if last is None else last + 1
@@ -242,7 +242,7 @@ DELETED: Mapping[int, tuple[int | None, bool, bytes | None]] = {
     3: (7, False, record(-1)),
     4: (7, True, None),
     5: (None, True, record(5)),
-    6: (7, False, record(None, State.OPEN)),
+    6: (7, False, record(None, LedgerState.OPEN)),
     7: (8, False, None),
 }
 """Session, whether bookies have something of it, and its last record."""

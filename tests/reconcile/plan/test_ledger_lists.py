@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from reconcile.plan.views.ledger_lists import (
-    Choice,
     HeldChoice,
+    LedgerFilter,
     list_guarded_by,
     list_ledgers,
     list_reuse_locked,
@@ -18,14 +18,14 @@ from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.plan_folder import Ledger, write_plan
 
 NAMES = ["b1", "b2", "b3"]
 WHOLE = [(0, NAMES)]
 CHANGED = [(0, NAMES), (5, ["b1", "b2", "b4"])]
 OFFER = ledger_metadata.encode(
-    LedgerMetadata(3, 3, 2, 2, State.CLOSED, 0, 1, (Segment(0, tuple(NAMES)),), Digest.CRC32C, b"")
+    LedgerMetadata(3, 3, 2, 2, LedgerState.CLOSED, 0, 1, (Segment(0, tuple(NAMES)),), Digest.CRC32C, b"")
 )
 
 
@@ -58,32 +58,32 @@ def made(tmp_path: Path) -> Dataset:
 @pytest.mark.parametrize(
     ("choice", "ledgers"),
     [
-        (Choice(), {1, 2, 3, 4, 5, 6, 7, 8}),
-        (Choice(outcome="restored"), {1, 2}),
-        (Choice(outcome="held"), {6, 7}),
-        (Choice(outcome="held", reason="hole"), {6}),
-        (Choice(reason="damage"), {7}),
-        (Choice(has_few_copies=True), {2}),
-        (Choice(is_undecided=True), {2}),
-        (Choice(category="LACKS_COPIES"), {2, 3, 9}),
-        (Choice(category="NONE"), set()),
-        (Choice(outcome="waiting"), set()),
+        (LedgerFilter(), {1, 2, 3, 4, 5, 6, 7, 8}),
+        (LedgerFilter(outcome="restored"), {1, 2}),
+        (LedgerFilter(outcome="held"), {6, 7}),
+        (LedgerFilter(outcome="held", reason="hole"), {6}),
+        (LedgerFilter(reason="damage"), {7}),
+        (LedgerFilter(has_few_copies=True), {2}),
+        (LedgerFilter(is_undecided=True), {2}),
+        (LedgerFilter(category="LACKS_COPIES"), {2, 3, 9}),
+        (LedgerFilter(category="NONE"), set()),
+        (LedgerFilter(outcome="waiting"), set()),
     ],
 )
-def test_what_is_not_said_chooses_nothing(made: Dataset, choice: Choice, ledgers: set[int]) -> None:
+def test_what_is_not_said_chooses_nothing(made: Dataset, choice: LedgerFilter, ledgers: set[int]) -> None:
     """A list has the ledgers of what is said, and all where nothing is."""
     assert {line.ledger.ledger for line in list_ledgers(made, choice)} == ledgers
 
 
 def test_a_line_names_the_topic_and_the_bookies(made: Dataset) -> None:
     """Of a ledger that is restored, one that could not be judged, and of findings, those of no other ledger too."""
-    lines = {line.ledger.ledger: line for line in list_ledgers(made, Choice(outcome="restored"))}
+    lines = {line.ledger.ledger: line for line in list_ledgers(made, LedgerFilter(outcome="restored"))}
     assert (lines[1].topic, lines[1].holders, lines[1].last_entry, lines[2].missing_copies) == (
         "topic-1", tuple(NAMES), 0, 1
     )  # fmt: skip
-    (line,) = list_ledgers(made, Choice(is_undecided=True))
+    (line,) = list_ledgers(made, LedgerFilter(is_undecided=True))
     assert (line.topic, line.reason, line.outcome) == ("topic-2", "bookies_only", None)
-    lines = {line.ledger.ledger: line for line in list_ledgers(made, Choice(category="LACKS_COPIES"))}
+    lines = {line.ledger.ledger: line for line in list_ledgers(made, LedgerFilter(category="LACKS_COPIES"))}
     assert {n: (line.topic, line.reason, line.holders) for n, line in lines.items()} == {
         2: ("topic-2", "LACKS_COPIES", ("b1",)),
         3: (None, "LACKS_COPIES", ()),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.plan.bookie_starts import KnownBookie, Source, StoredCookie, decide_start
+from reconcile.plan.bookie_starts import BookieSource, KnownBookie, StoredCookie, decide_start
 from reconcile.plan.manifest import (
     COOKIES_WAIT,
     HistorySource,
@@ -22,7 +22,7 @@ from reconcile.plan.manifest import (
 from recovery.dataset import MANIFEST, open_dataset
 from recovery.errors import DatasetError
 from recovery.infer.prior import PriorShape
-from recovery.infer.prior import Source as PriorSource
+from recovery.infer.prior import ShapeSource as PriorSource
 from recovery.manifest import digest_of
 from recovery.model.coverage import Coverage
 from recovery.model.ids import LedgerId
@@ -69,7 +69,7 @@ FULL = PlanManifest(
     histories=(HistorySource("zk://h", 7, chosen=True),),
     settings={"--tail": {"value": "inclusive", "from": "default"}},
     candidates={"ledgers": 2, "record": 2},
-    bookies=(KnownBookie("b1:3181", Source.DISKS, complete=True, planned=StoredCookie.OWN),),
+    bookies=(KnownBookie("b1:3181", BookieSource.DISKS, complete=True, planned=StoredCookie.OWN),),
 )
 
 
@@ -118,7 +118,7 @@ def test_a_bookie_starts_by_the_cookie_that_the_plan_leaves(
     waits: bool, stored: StoredCookie, planned: StoredCookie, may_start: bool
 ) -> None:
     """That of the store when cookies wait, else the one that is written."""
-    known = KnownBookie("b1", Source.DISKS, complete=True, stored=stored, planned=planned)
+    known = KnownBookie("b1", BookieSource.DISKS, complete=True, stored=stored, planned=planned)
     manifest = PlanManifest(binding=PlanBinding(cookies_held_back=waits), bookies=(known,))
     (start,) = manifest.decide_starts()
     assert start.may_start == may_start

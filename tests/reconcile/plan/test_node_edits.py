@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from reconcile.plan.actions import Phase, find_places
+from reconcile.plan.actions import PlanPhase, find_places
 from reconcile.plan.manifest import SubtreeCounts
 from reconcile.plan.upper_layers.node_edits import NodeEditor, NodeWrite
 from recovery.model import tables
@@ -23,7 +23,13 @@ def place(path: str) -> int:
 def node(path: str, op: str, number: int = 0, **fields: Any) -> dict[str, Any]:
     """Return a row of ACTIONS."""
     bucket = place(path)
-    row = {"bucket": bucket, "id": b"", "seq": int(Phase.LEDGERS) << 48 | bucket << 32 | number, "wave": 0, "op": op}
+    row = {
+        "bucket": bucket,
+        "id": b"",
+        "seq": int(PlanPhase.LEDGERS) << 48 | bucket << 32 | number,
+        "wave": 0,
+        "op": op,
+    }
     return {**row, "kind": "subtree", "key": f"/{path}", "value": b"old", "choice": 0, "alternatives": [], **fields}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from reconcile.plan.views.open_points import Keys, Rights, count_rights, count_unopened
+from reconcile.plan.views.open_points import Rights, UnopenedLedgers, count_rights, count_unopened
 from recovery.dataset import open_dataset
 from recovery.model import tables
 from tests.support.command import run
@@ -23,8 +23,8 @@ def test_ledgers_that_no_candidate_opens_are_counted(tmp_path: Path) -> None:
         tmp_path / "plan", [known, Ledger(2, SEGMENTS, password=None), Ledger(3, SEGMENTS, password=None), held]
     )
     # Their master key is known by its hash on bookies only: of these rows there is none.
-    assert count_unopened(plan) == Keys(2, 0)
-    assert count_unopened(write_plan(tmp_path / "known", [known])) == Keys(0, 0)
+    assert count_unopened(plan) == UnopenedLedgers(2, 0)
+    assert count_unopened(write_plan(tmp_path / "known", [known])) == UnopenedLedgers(0, 0)
 
 
 def test_rights_are_counted_of_what_is_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,4 +75,4 @@ def test_only_what_is_made_of_bookies_and_readable_lacks_a_password() -> None:
         made | {"raw": b"record", "key": b"p" * 32},
     ]
     found = count_unopened(Plan(tables.RECONSTRUCTION, rows))  # type: ignore[arg-type]  # what of a dataset is read
-    assert found == Keys(4, 2)
+    assert found == UnopenedLedgers(4, 2)

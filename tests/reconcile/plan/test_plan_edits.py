@@ -9,26 +9,26 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.plan import edits, plan_reader
 from reconcile.plan.actions import Passwords, make_ledger_actions, select_released
 from reconcile.plan.alternatives import GUARDED
-from reconcile.plan.bookie_starts import KnownBookie, Source, StoredCookie, hash_cookie
+from reconcile.plan.bookie_starts import BookieSource, KnownBookie, StoredCookie, hash_cookie
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.rules import diff
 from reconcile.rules.holds import mark_guarded
-from reconcile.write.apply import Options, apply
+from reconcile.write.apply import ApplyOptions, apply
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.reconcile.rules.test_sides import catalog
 from tests.support.command import run
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import clock
 
@@ -128,7 +128,7 @@ def test_rights_are_part_of_the_plan(made: Dataset, tmp_path: Path) -> None:
     found = edited(made, tmp_path / "a", acl="digest:me:x=:cdrwa")
     assert {row["acl"] for row in rows(found).values()} == {"digest:me:x=:cdrwa"}
     store = MemoryStore()
-    apply(lambda: found.batches("actions"), store, ROOT, tmp_path / "j", Options("h"), now=clock())
+    apply(lambda: found.batches("actions"), store, ROOT, tmp_path / "j", ApplyOptions("h"), now=clock())
     held = store.get(ROOT + key(3))
     assert held is not None
     assert held.acl == "digest:me:x=:cdrwa"
@@ -199,15 +199,15 @@ def test_a_store_that_was_initialised_again_is_replaced_only_when_told(made: Dat
     store.write([Write(f"{ROOT}/INSTANCEID", b"another")])
     captured(made, store)
     with pytest.raises(GuardRefusedError, match="another cluster"):
-        apply(lambda: made.batches("actions"), store, ROOT, tmp_path / "j1", Options("h"), now=clock())
+        apply(lambda: made.batches("actions"), store, ROOT, tmp_path / "j1", ApplyOptions("h"), now=clock())
     told = edited(made, tmp_path / "told", replace_instance_id=True)
     row = rows(told)["/INSTANCEID"]
     assert (row["op"], row["before"], row["expects"]) == ("replace", b"another", 0)
     third = MemoryStore()
     third.write([Write(f"{ROOT}/INSTANCEID", b"a third")])
     with pytest.raises(GuardRefusedError):
-        apply(lambda: told.batches("actions"), third, ROOT, tmp_path / "j2", Options("h"), now=clock())
-    done = apply(lambda: told.batches("actions"), store, ROOT, tmp_path / "j3", Options("h"), now=clock())
+        apply(lambda: told.batches("actions"), third, ROOT, tmp_path / "j2", ApplyOptions("h"), now=clock())
+    done = apply(lambda: told.batches("actions"), store, ROOT, tmp_path / "j3", ApplyOptions("h"), now=clock())
     assert done.exit_code == 0
     assert store.dump()[f"{ROOT}/INSTANCEID"] == b"an-instance"
 
@@ -235,7 +235,9 @@ def test_a_hold_is_released_and_its_loss_can_be_accepted(made: Dataset, tmp_path
     removed = rows(given_up)[key(6)]
     assert (removed["op"], removed["expects"], removed["before"]) == ("remove", 0, holds[6])
     assert (
-        apply(lambda: given_up.batches("actions"), store, ROOT, tmp_path / "j", Options("h"), now=clock()).exit_code
+        apply(
+            lambda: given_up.batches("actions"), store, ROOT, tmp_path / "j", ApplyOptions("h"), now=clock()
+        ).exit_code
         == 0
     )
     assert ROOT + key(6) not in store.dump()
@@ -285,7 +287,17 @@ def test_entries_and_reasons_are_counted_by_what_becomes_of_them_now(tmp_path: P
     guards, reasons = {2: "lock", 3: "named"}, {4: "two_keys", 5: "hole"}
     record = ledger_metadata.encode(
         LedgerMetadata(
-            3, 3, 2, 2, State.CLOSED, 34, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b"", creator_token=0
+            3,
+            3,
+            2,
+            2,
+            LedgerState.CLOSED,
+            34,
+            90,
+            (Segment(0, ("b1", "b2", "b3")),),
+            Digest.CRC32C,
+            b"",
+            creator_token=0,
         )
     )
     ledgers = [
@@ -317,7 +329,9 @@ def test_entries_and_reasons_are_counted_by_what_becomes_of_them_now(tmp_path: P
 
 def test_what_ends_below_entries_that_bookies_hold_is_counted_again(tmp_path: Path) -> None:
     """A choice moves an end up or down, another is dropped, and what was held is readable up to a record's end."""
-    record = LedgerMetadata(3, 3, 2, 2, State.CLOSED, 9, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b"")
+    record = LedgerMetadata(
+        3, 3, 2, 2, LedgerState.CLOSED, 9, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b""
+    )
     offers = {end: ledger_metadata.encode(replace(record, last_entry=end)) for end in (4, 9)}
     ledgers = [
         Ledger(1, SEGMENTS, last=4, highest=9, offers={"up": offers[9]}),
@@ -465,7 +479,7 @@ def test_a_cookie_of_the_store_is_replaced_by_version(tmp_path: Path) -> None:
     """The bookie then starts with its own; one that is the same already is created if absent, as before."""
     theirs, ours = b"theirs", b"ours"
     bookies = [
-        KnownBookie(name, Source.DISKS, complete=True, cookie=hash_cookie(ours), stored=StoredCookie.OTHER,
+        KnownBookie(name, BookieSource.DISKS, complete=True, cookie=hash_cookie(ours), stored=StoredCookie.OTHER,
                     planned=StoredCookie.OTHER)
         for name in ("b1", "b2", "b3")
     ]  # fmt: skip

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from backends.memory import MemoryStore
 from reconcile.compare import three_way
 from reconcile.errors import PlanError
 from reconcile.plan import alternatives, plan_reader
@@ -19,7 +18,7 @@ from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, ledger_hashes, with_ids
 from reconcile.rules import sides
 from reconcile.rules.holds import HOLD_MARK, HOLD_PASSWORD_SIZE
-from reconcile.write.apply import Options, apply
+from reconcile.write.apply import ApplyOptions, apply
 from reconcile.write.plan_actions import survey_plan
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, ledger_key
@@ -27,17 +26,18 @@ from recovery.dataset import Dataset, open_dataset, sort_by_key, write_manifest,
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.command import run
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import clock
 
 SEGMENTS = [(0, ["b1", "b2", "b3"])]
 RECORD = LedgerMetadata(
-    3, 3, 2, 2, State.CLOSED, 9, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b"pw", creator_token=0
+    3, 3, 2, 2, LedgerState.CLOSED, 9, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b"pw", creator_token=0
 )
-OPEN = replace(RECORD, state=State.OPEN, last_entry=None, length=None)
-HOLD = replace(RECORD, state=State.IN_RECOVERY, last_entry=None, length=None, custom=((HOLD_MARK, b"limbo"),))
+OPEN = replace(RECORD, state=LedgerState.OPEN, last_entry=None, length=None)
+HOLD = replace(RECORD, state=LedgerState.IN_RECOVERY, last_entry=None, length=None, custom=((HOLD_MARK, b"limbo"),))
 REASONS = {
     1: "two_keys",
     2: "scope_collision",
@@ -89,7 +89,7 @@ def made(tmp_path: Path) -> Dataset:
     past, seen = sides.pick_newest_records([(catalog(EARLIER), 1)])
     stored, history = catalog(dict.fromkeys(STORED, ledger_metadata.encode(HOLD))), tables.CATALOG_HISTORY.empty_table()
     joined = sides.compare(rows, stored, past, seen, history, has_snapshot=True)
-    one = three_way.Range(rows, shown, stored, past, history, joined, np.zeros(joined.sides.num_rows, np.bool_))
+    one = three_way.ComparedRange(rows, shown, stored, past, history, joined, np.zeros(joined.sides.num_rows, np.bool_))
     actions = dataset.read("actions")
     planned = pa.array([n is not None and n not in STORED for n in actions["ledger"].to_pylist()])
     offered, left = alternatives.offer_alternatives(
@@ -130,7 +130,7 @@ def test_a_chosen_record_takes_the_place_of_its_hold(made: Dataset, tmp_path: Pa
     assert plan_reader.overview(chosen, shown=0).problems == ()
     assert (chosen.manifest["counts"]["held"], chosen.manifest["counts"]["restored"]) == (3, 2)
     store = MemoryStore()
-    apply(lambda: chosen.batches("actions"), store, "/ledgers", tmp_path / "j", Options("h"), now=clock())
+    apply(lambda: chosen.batches("actions"), store, "/ledgers", tmp_path / "j", ApplyOptions("h"), now=clock())
     records = {
         n: ledger_metadata.decode(store.dump()["/ledgers" + ledger_key(Layout.HIERARCHICAL, LedgerId(0, n))])
         for n in set(REASONS) - {*STORED}
@@ -193,7 +193,7 @@ def test_each_ledger_is_offered_its_own_records_where_there_is_a_choice() -> Non
     past, seen = sides.pick_newest_records([(catalog(earlier | {11: b"no record"}), 1)])
     stored, history = catalog({4: ledger_metadata.encode(RECORD)}), tables.CATALOG_HISTORY.empty_table()
     joined = sides.compare(rows, stored, past, seen, history, has_snapshot=True)
-    part = three_way.Range(rows, rows, stored, past, history, joined, np.zeros(joined.sides.num_rows, np.bool_))
+    part = three_way.ComparedRange(rows, rows, stored, past, history, joined, np.zeros(joined.sides.num_rows, np.bool_))
     layout, passwords = Layout.HIERARCHICAL, Passwords.from_candidates(())
     planned = rows.filter(pc.is_in(rows["outcome"], pa.array(["held", "restored"])))
     actions = make_ledger_actions(planned, layout, passwords, b"\0" * HOLD_PASSWORD_SIZE)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from reconcile.errors import PlanError
 from reconcile.plan import plan_glance, plan_reader
-from reconcile.plan.actions import Phase, phase_of
+from reconcile.plan.actions import PlanPhase, phase_of
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_hash import with_ids
@@ -28,7 +28,7 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifes
 from recovery.errors import DatasetError
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.plan_folder import Ledger, write_plan
 
 NAMES = ("b1", "b2", "b3")
@@ -62,10 +62,10 @@ def test_an_untouched_plan_is_what_its_hash_says(made: Dataset) -> None:
     assert found.hash == made.manifest["hash"]
     assert (found.altered, found.problems) == (0, ())
     assert {phase: dict(ops) for phase, ops in found.phases.items()} == {
-        Phase.GENERATORS: {"raise": 1},
-        Phase.LEDGERS: {"create": 59, "hold": 4},
-        Phase.LAYOUT: {"create": 1},
-        Phase.INSTANCE_ID: {"create": 1},
+        PlanPhase.GENERATORS: {"raise": 1},
+        PlanPhase.LEDGERS: {"create": 59, "hold": 4},
+        PlanPhase.LAYOUT: {"create": 1},
+        PlanPhase.INSTANCE_ID: {"create": 1},
     }
     assert found.waves == {0: 66}
 
@@ -345,12 +345,12 @@ def test_a_plan_in_waves_writes_the_same(made: Dataset, tmp_path: Path) -> None:
 def test_waves_keep_the_order_of_a_restore(made: Dataset, tmp_path: Path) -> None:
     """Counters are raised in the first wave, LAYOUT and what is after it comes in the last."""
     split_plan(made, parse_waves("10%,rest"), tmp_path / "cut")
-    seen: dict[Phase, set[int]] = {}
+    seen: dict[PlanPhase, set[int]] = {}
     for row in open_dataset(tmp_path / "cut", "plan").read("actions").to_pylist():
         seen.setdefault(phase_of(row["seq"]), set()).add(row["wave"])
-    assert seen[Phase.GENERATORS] == {1}
-    assert seen[Phase.LEDGERS] == {1, 2}
-    assert seen[Phase.LAYOUT] == seen[Phase.INSTANCE_ID] == {2}
+    assert seen[PlanPhase.GENERATORS] == {1}
+    assert seen[PlanPhase.LEDGERS] == {1, 2}
+    assert seen[PlanPhase.LAYOUT] == seen[PlanPhase.INSTANCE_ID] == {2}
 
 
 def _write_store(folder: Path, **coverage: object) -> str:
@@ -410,7 +410,7 @@ def test_an_altered_plan_is_not_cut(made: Dataset, tmp_path: Path) -> None:
 )
 def test_an_action_says_where_and_on_which_condition(key: str, expects: int | None, text: str) -> None:
     """Below the root, or anywhere in the store; if it is absent, or has a version, 0 among them."""
-    assert str(plan_reader.Line(0, 0, "create", "node", key, expects)) == text
+    assert str(plan_reader.ActionLine(0, 0, "create", "node", key, expects)) == text
 
 
 @pytest.fixture(scope="module")
@@ -506,7 +506,7 @@ def test_a_file_without_rows_is_no_contradiction(made: Dataset) -> None:
 
 
 RECORD = ledger_metadata.encode(
-    LedgerMetadata(1, 1, 1, 1, State.CLOSED, 0, 1, (Segment(0, ("b1",)),), Digest.CRC32C, b"")
+    LedgerMetadata(1, 1, 1, 1, LedgerState.CLOSED, 0, 1, (Segment(0, ("b1",)),), Digest.CRC32C, b"")
 )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.check.impact.names import Impact, Level
+from reconcile.check.impact.names import DomainLevel, Impact
 from reconcile.report.impact_page import impact_page
 from recovery.dataset import Dataset
 from tests.support.impact_judge import Ledger
@@ -30,7 +30,7 @@ def catalog(tmp_path: Path) -> Dataset:
 
 def test_the_matrix_shows_every_domain_with_every_impact(catalog: Dataset) -> None:
     """A row a rack, a column an impact: what the rack brings about is marked, what is so already in another way."""
-    answer = ask(catalog, drill=Level.RACK, topology=RACKS, most_unavailable=100)
+    answer = ask(catalog, drill=DomainLevel.RACK, topology=RACKS, most_unavailable=100)
     page = impact_page(answer, summary="UNSAFE: one", target="down", made=datetime(2026, 1, 2, tzinfo=UTC))
     matrix = page[page.index('<h2 id="drill">') : page.index('<h2 id="segments">')]
     heads = re.findall(r'<th scope="col" class="mono">(.*?)</th>', matrix)

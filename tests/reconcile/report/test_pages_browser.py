@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from reconcile.check.impact.names import Impact, Level
+from reconcile.check.impact.names import DomainLevel, Impact
 from reconcile.report.impact_page import impact_page
 from tests.support.browser import answered, browse
 from tests.support.cases import case_dir, truth
@@ -80,7 +80,7 @@ def test_names_of_impacts_are_cut_between_words_only(tmp_path: Path, browse: Cal
     """A matrix too wide for its window scrolls in its own box; no heading stands letter under letter."""
     racks = {f"bk{number}:3181": f"/region/rack{number}" for number in range(3)}
     ledgers = [Ledger(1, (2, 2, 2), "CLOSED", 9, ((0, tuple(racks)[:2]),))]
-    answer = ask(write_catalog(tmp_path / "catalog", racks, ledgers), drill=Level.RACK, topology=racks)
+    answer = ask(write_catalog(tmp_path / "catalog", racks, ledgers), drill=DomainLevel.RACK, topology=racks)
     page = tmp_path / "impact.html"
     page.write_text(impact_page(answer, summary="UNSAFE", target="down", made=datetime(2026, 1, 2, tzinfo=UTC)))
     found = answered(page, WORDS, browse, width)

@@ -11,9 +11,9 @@ from reconcile.service.api.page import make_page
 from reconcile.service.config import read_config
 from reconcile.service.runs import schedule
 from reconcile.service.runs.folders import OUT, make_private
-from reconcile.service.runs.history import Point, add_point
+from reconcile.service.runs.history import RunPoint, add_point
 from reconcile.service.runs.leader import Instance
-from reconcile.service.runs.schedule import Gate, State
+from reconcile.service.runs.schedule import Gate, ServiceState
 from tests.support.browser import answered, browse
 from tests.support.service import make_context, write_config, write_findings
 
@@ -47,7 +47,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = read_config(write_config(folder, "etcd://127.0.0.1:1/ledgers", "bkmeta-0", folder / "data", jobs))
     instance = Instance(config, make_context())
     now = instance.now_ms()
-    state = schedule.take_over(State(), "bkmeta-0", "bkmeta-0.example.org:8481", now - 86_400_000)
+    state = schedule.take_over(ServiceState(), "bkmeta-0", "bkmeta-0.example.org:8481", now - 86_400_000)
     for name, code, verdict in (
         ("scrutinize", 3, "3 findings to act on: ENTRIES_MISSING 3"),
         ("capture", 0, "captured 13 ledgers"),
@@ -64,7 +64,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_private(config.data / "scrutinize")
     for hour in range(SCRUTINIES):
         failing = None if hour == 5 else max(0, hour - 18) % 4
-        add_point(config.data / "scrutinize", Point(f"2026-01-02T{hour:02}:00:00+00:00", 0, "said", 1, failing, 99.5))
+        add_point(
+            config.data / "scrutinize", RunPoint(f"2026-01-02T{hour:02}:00:00+00:00", 0, "said", 1, failing, 99.5)
+        )
     path = folder / "page.html"
     path.write_text(make_page(instance), encoding="utf-8")
     return path

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from reconcile.rules.segments import copies as rule
-from reconcile.rules.segments.copies import CopyFaults, Doubt, Sight, find_faults
+from reconcile.rules.segments.copies import CopyFaults, Sight, UndecidedReason, find_faults
 from reconcile.rules.segments.faults import MOST_GROUPS, Fault
 from recovery.model import tables
 from recovery.model.positions import FAR
@@ -77,15 +77,35 @@ def test_a_ledger_of_another_scope_is_not_lost_over_the_wire() -> None:
 @pytest.mark.parametrize(
     ("txn", "time", "sight", "doubt"),
     [
-        (CHANGED_TXN, CHANGED, Sight({"bk0": None, "bk1": CHANGED_US - 1}, frozenset(), NOTHING_HIDDEN), Doubt.CHANGED),
-        (CHANGED_TXN, None, Sight({"bk0": None, "bk1": CHANGED_US}, frozenset(), NOTHING_HIDDEN), Doubt.UNDATED),
-        (None, None, Sight({"bk1": 0}, frozenset(), NOTHING_HIDDEN, as_of={"bk1": CHANGED_TXN}), Doubt.UNDATED),
-        (CHANGED_TXN, None, Sight({"bk1": 0}, frozenset(), NOTHING_HIDDEN, as_of={"bk1": 1}), Doubt.CHANGED),
-        (CHANGED_TXN, None, Sight({"bk1": 0}, frozenset(["bk1"]), NOTHING_HIDDEN, as_of={"bk1": 1}), Doubt.NOT_SEEN),
-        (CHANGED_TXN, None, Sight({"bk0": None}, frozenset(), NOTHING_HIDDEN), Doubt.NOT_SEEN),
+        (
+            CHANGED_TXN,
+            CHANGED,
+            Sight({"bk0": None, "bk1": CHANGED_US - 1}, frozenset(), NOTHING_HIDDEN),
+            UndecidedReason.CHANGED,
+        ),
+        (
+            CHANGED_TXN,
+            None,
+            Sight({"bk0": None, "bk1": CHANGED_US}, frozenset(), NOTHING_HIDDEN),
+            UndecidedReason.UNDATED,
+        ),
+        (
+            None,
+            None,
+            Sight({"bk1": 0}, frozenset(), NOTHING_HIDDEN, as_of={"bk1": CHANGED_TXN}),
+            UndecidedReason.UNDATED,
+        ),
+        (CHANGED_TXN, None, Sight({"bk1": 0}, frozenset(), NOTHING_HIDDEN, as_of={"bk1": 1}), UndecidedReason.CHANGED),
+        (
+            CHANGED_TXN,
+            None,
+            Sight({"bk1": 0}, frozenset(["bk1"]), NOTHING_HIDDEN, as_of={"bk1": 1}),
+            UndecidedReason.NOT_SEEN,
+        ),
+        (CHANGED_TXN, None, Sight({"bk0": None}, frozenset(), NOTHING_HIDDEN), UndecidedReason.NOT_SEEN),
     ],
 )
-def test_no_time_is_never_old(txn: int | None, time: datetime | None, sight: Sight, doubt: Doubt) -> None:
+def test_no_time_is_never_old(txn: int | None, time: datetime | None, sight: Sight, doubt: UndecidedReason) -> None:
     """Of a record that cannot be placed before what is known of a bookie, nothing is said; and why is told."""
     faults = judge(sight, txn=txn, time=time)
     assert faults.faults.num_rows == 0

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconcile.rules.segments import copies as rule
-from reconcile.rules.segments.copies import Doubt, Sight, find_faults
+from reconcile.rules.segments.copies import Sight, UndecidedReason, find_faults
 from reconcile.rules.segments.faults import Fault
 from reconcile.rules.segments.sampled_copies import list_held
 from recovery.model import tables
@@ -128,7 +128,7 @@ def ledgers_of_any_kind(draw: st.DrawFn) -> Ledger:
     return Ledger(write, ledger.ack, last, segments, held)
 
 
-def demand_equal(ledgers: list[Ledger], dark: set[str]) -> None:
+def require_equal(ledgers: list[Ledger], dark: set[str]) -> None:
     """See that the rule says what the judge says."""
     sight = Sight(dict.fromkeys(set(BOOKIES) - dark), frozenset(), NOTHING_HIDDEN)
     found = find_faults(make_stored(ledgers), make_copies(ledgers), sight)
@@ -234,7 +234,7 @@ def test_a_second_failure_softens_nothing(ledgers: list[Ledger], silent: set[str
 @settings(max_examples=400)
 def test_copies_are_judged_as_entry_by_entry(ledgers: list[Ledger], dark: set[str]) -> None:
     """Faults, their entries, the copies of the worst one, and what stays undecided."""
-    demand_equal(ledgers, dark)
+    require_equal(ledgers, dark)
 
 
 @given(st.lists(ledgers_of_any_kind(), max_size=3), st.sets(st.sampled_from(BOOKIES), max_size=2), st.integers(3, 40))
@@ -242,7 +242,7 @@ def test_ledgers_laid_out_in_parts_say_the_same(ledgers: list[Ledger], dark: set
     """Small bounds cut ledgers into windows of entries."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rule, "_RUNS", runs)
-        demand_equal(ledgers, dark)
+        require_equal(ledgers, dark)
 
 
 @st.composite
@@ -297,5 +297,5 @@ def test_entries_that_were_asked_for_are_judged_one_by_one(sampled: tuple[Ledger
         fault: len(entries) for fault, entries in wanted.items()
     }
     assert (len(found.undecided) > 0) == is_open
-    assert set(found.doubts.tolist()) <= {Doubt.SAMPLED}
+    assert set(found.doubts.tolist()) <= {UndecidedReason.SAMPLED}
     assert (found.positions, found.judged) == (positions, judged)

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.rules.segments.copies import COVERAGE, MISSING_ROWS, PAIRS, CopyFaults, find_faults
 from reconcile.rules.segments.copy_findings import CLOCK_SKEW, findings, list_running, see_bookies
 from reconcile.rules.segments.faults import FAULTS, MOST_GROUPS, Fault, merge_faults
@@ -16,7 +16,7 @@ from tests.reconcile.rules.test_copies_properties import Ledger, make_copies, ma
 from tests.support.inventories import fill_row
 
 STARTED = datetime(2030, 1, 1, tzinfo=UTC)
-RUN = Run("run", datetime(2030, 1, 2, tzinfo=UTC))
+RUN = FindingRun("run", datetime(2030, 1, 2, tzinfo=UTC))
 STORED = make_stored([Ledger(3, 2, 9, [(0, ["a:1", "b:1", "c:1"])], {}) for _ in range(4)])
 
 

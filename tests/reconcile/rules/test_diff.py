@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.rules import diff
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from tests.support.inventories import fill_row
 
-RUN: Final = Run("r", datetime(2026, 1, 1, tzinfo=UTC))
+RUN: Final = FindingRun("r", datetime(2026, 1, 1, tzinfo=UTC))
 IDS: Final = st.lists(st.builds(LedgerId, st.sampled_from([0, 7]), st.integers(0, 9)), unique=True, max_size=8)
 
 

@@ -35,7 +35,7 @@ def test_what_a_lac_shows_is_critical_on_a_single_bookie() -> None:
     [found] = entries_beyond_end.findings(copies({"a:1": {11}}, lac=10), stored(), RUN, seen=True).to_pylist()
     assert (found["severity"], found["unknowns"]) == ("critical", [])
     assert entries_beyond_end.findings(copies({"a:1": {9}}), stored(), RUN, seen=True).num_rows == 0
-    open_one = stored(state=md.State.OPEN, last_entry=None, length=None)
+    open_one = stored(state=md.LedgerState.OPEN, last_entry=None, length=None)
     assert entries_beyond_end.findings(copies({"a:1": {11}}), open_one, RUN, seen=True).num_rows == 0
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.rules import holds
 from recovery.codecs.replication_lock import encode_guard, lock_key
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 
-RUN = Run("now", datetime(2026, 1, 1, tzinfo=UTC))
+RUN = FindingRun("now", datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def row(ledger: int, **changes: object) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.rules import holds
 from reconcile.rules.holds import HOLD_MARK, NAMED_MARK
 from recovery.model.ids import LedgerId
@@ -45,7 +45,7 @@ def test_holds_and_named_guards_are_known_by_their_marks() -> None:
 
 def test_each_hold_is_a_finding() -> None:
     """With its reason, and who has it."""
-    run = Run("r", datetime(2026, 1, 1, tzinfo=UTC))
+    run = FindingRun("r", datetime(2026, 1, 1, tzinfo=UTC))
     rows = holds.findings(holds.find_holds(RECORDS), run).to_pylist()
     assert {row["category"] for row in rows} == {Category.HELD}
     assert {(row["evidence"][0]["field"], row["evidence"][0]["value"]) for row in rows} == {

@@ -10,7 +10,7 @@ import pytest
 
 from backends.protocols import Versioned
 from reconcile.compare.single_ledger import as_catalog_row
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.rules import id_reuse
 from reconcile.rules.holds import HOLD_MARK
 from recovery.codecs import ledger_metadata
@@ -24,7 +24,7 @@ from tests.simulation.inventories import View
 from tests.simulation.protocol import World
 from tests.support.inventories import fill_row
 
-RUN = Run("test", datetime(2030, 1, 1, tzinfo=UTC))
+RUN = FindingRun("test", datetime(2030, 1, 1, tzinfo=UTC))
 NAMES = ("a:1", "b:1", "c:1")
 LAST = 9
 
@@ -32,7 +32,7 @@ LAST = 9
 def stored(**changed: Any) -> pa.Table:
     """The record of ledger 7 in the store."""
     values: dict[str, Any] = {
-        "format": 3, "ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2, "state": md.State.CLOSED,
+        "format": 3, "ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2, "state": md.LedgerState.CLOSED,
         "last_entry": LAST, "length": 90, "segments": (md.Segment(0, NAMES),), "digest": md.Digest.CRC32C,
         "password": simulator.PASSWORD, **changed,
     }  # fmt: skip
@@ -71,7 +71,7 @@ def test_another_key_than_the_records_is_another_ledger() -> None:
     [
         (keyed(simulator.PASSWORD), {}),
         (hashlib.sha256(simulator.PASSWORD).digest(), {}),
-        (keyed(b"older"), {"custom": ((HOLD_MARK, b"hole"),), "state": md.State.IN_RECOVERY, "last_entry": None,
+        (keyed(b"older"), {"custom": ((HOLD_MARK, b"hole"),), "state": md.LedgerState.IN_RECOVERY, "last_entry": None,
                            "length": None}),
         (keyed(b"older"), {"format": 1, "password": None, "digest": None}),
     ],
@@ -179,7 +179,7 @@ def test_another_ledger_under_the_same_key_is_known_by_its_headers(
     # Only what the record does not name is deleted by the over-replicated check.
     assert len(id_reuse.find_strays(held, stored(), found)) == (is_other and bookie == "z:1")
     # What is still written to has no end.
-    still_open = stored(state=md.State.OPEN, last_entry=None, length=None)
+    still_open = stored(state=md.LedgerState.OPEN, last_entry=None, length=None)
     assert id_reuse.findings(held, still_open, empty, RUN).num_rows == (header["digest"] == "HMAC")
 
 
@@ -270,7 +270,7 @@ def test_ids_that_were_given_twice_are_found() -> None:
             if name not in named
             and any(entry > (record.last or 0) and copy.life == older.life for entry, copy in copies.items())
         ]
-        if record.state is md.State.CLOSED and len(strays) >= max(record.ack, 2):
+        if record.state is md.LedgerState.CLOSED and len(strays) >= max(record.ack, 2):
             shown.add(ledger)
     assert len(shown) > 10
     assert shown <= set(rows)

@@ -8,7 +8,7 @@ import pytest
 
 from backends.protocols import Versioned
 from reconcile.compare.single_ledger import as_catalog_row
-from reconcile.rules.segments.member_names import demand_other_names, name_any, rename_members, rename_records
+from reconcile.rules.segments.member_names import name_any, rename_members, rename_records, require_other_names
 from recovery.codecs import ledger_metadata
 from recovery.errors import InputError
 from recovery.model import metadata as md
@@ -26,7 +26,8 @@ def make_rows(*ledgers: list[tuple[str, ...]] | None) -> pa.Table:
         if segments is not None:
             raw = ledger_metadata.encode(
                 md.LedgerMetadata(
-                    state=md.State.CLOSED, ensemble_size=2, write_quorum=2, ack_quorum=1, last_entry=99, length=990,
+                    state=md.LedgerState.CLOSED, ensemble_size=2, write_quorum=2, ack_quorum=1,
+                    last_entry=99, length=990,
                     digest=md.Digest.CRC32C, password=b"pw", format=3, ctime=7, custom=(("k", b"v"),),
                     segments=tuple(md.Segment(10 * at, members) for at, members in enumerate(segments)),
                 )
@@ -94,6 +95,6 @@ def test_which_records_name_some_bookies(names: set[str], rows: list[int]) -> No
 
 def test_a_bookie_that_was_looked_at_is_no_other_name() -> None:
     """But its own name may stand in the list."""
-    demand_other_names({"old:1": "a:1", "a:1": "a:1"}, ["a:1", "b:1"])
+    require_other_names({"old:1": "a:1", "a:1": "a:1"}, ["a:1", "b:1"])
     with pytest.raises(InputError, match=r"alias b:1.*alias of a:1"):
-        demand_other_names({"b:1": "a:1"}, ["a:1", "b:1"])
+        require_other_names({"b:1": "a:1"}, ["a:1", "b:1"])

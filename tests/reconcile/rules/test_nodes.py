@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Run
+from reconcile.findings.table import Finding, FindingRun
 from reconcile.rules import nodes
-from reconcile.rules.nodes import Bookies, Side
+from reconcile.rules.nodes import InventoriedBookies, Side
 from reconcile.rules.used_ids import RaiseTargets
 from recovery.codecs.cookie import Cookie, encode
 from recovery.codecs.replication_lock import encode_guard
@@ -31,7 +31,9 @@ def side(name: str, *rows: dict[str, Any]) -> Side:
 def found(now: Side, snapshot: Side | None) -> list[Finding]:
     """The findings of both, without those of generators."""
     return list(
-        nodes.findings(now, snapshot, Bookies(), layout=Layout.HIERARCHICAL, taken={}, raised=frozenset(), now=NOW)
+        nodes.findings(
+            now, snapshot, InventoriedBookies(), layout=Layout.HIERARCHICAL, taken={}, raised=frozenset(), now=NOW
+        )
     )
 
 
@@ -81,7 +83,7 @@ def test_a_mark_is_stale_where_the_store_has_no_such_ledger() -> None:
     listed = stored().select(list(tables.KEY_COLUMNS))
 
     def find(part: range) -> list[dict[str, Any]]:
-        run = Run("run", datetime(2026, 1, 1, tzinfo=UTC))
+        run = FindingRun("run", datetime(2026, 1, 1, tzinfo=UTC))
         told: list[dict[str, Any]] = nodes.find_stale_marks(made, listed, part, run, "zk").to_pylist()
         return told
 
@@ -132,7 +134,7 @@ def test_cookies_against_bookies(
     rows = [cookie | {"raw": stored_by}] if stored_by else []
     rows += [{"path": "/available/a:1", "kind": "registration", "owner": 5}] if registered else []
     snapshot = side("earlier", cookie | {"raw": before}) if before else None
-    bookies = Bookies({"a:1": own} if own else {})
+    bookies = InventoriedBookies({"a:1": own} if own else {})
     found = nodes.findings(
         side("store", *rows), snapshot, bookies, layout=Layout.HIERARCHICAL, taken={}, raised=frozenset(), now=NOW
     )
@@ -146,8 +148,8 @@ def test_what_cookies_are_told_with() -> None:
     """Who a finding is of, what each side has, and what nobody knows: nothing, where inventories were given."""
     cookie = {"path": "/cookies/a:1", "kind": "cookie", "raw": b"c"}
     for bookies, unknowns in (
-        (Bookies(), ["whether it has disks: no inventory was given"]),
-        (Bookies({"b:1": b"c"}), []),
+        (InventoriedBookies(), ["whether it has disks: no inventory was given"]),
+        (InventoriedBookies({"b:1": b"c"}), []),
     ):
         live = side("store", cookie, cookie | {"path": "/cookies/b:1"})
         [alone] = [row for row in found_with(live, bookies) if row.subject == "/cookies/a:1"]
@@ -156,21 +158,23 @@ def test_what_cookies_are_told_with() -> None:
             ("store", "cookie"), ("store", "registration"), ("bookies", "inventory")
         ]  # fmt: skip
         assert alone.statements[0].value == f"1 bytes, SHA-256 {hashlib.sha256(b'c').hexdigest()[:12]}…"
-    [without] = found_with(side("store", {"path": "/available/a:1", "kind": "registration", "owner": 5}), Bookies())
+    [without] = found_with(
+        side("store", {"path": "/available/a:1", "kind": "registration", "owner": 5}), InventoriedBookies()
+    )
     assert (without.subject, without.bookies) == ("/cookies/a:1", ["a:1"])
     assert [(one.field, one.value) for one in without.statements] == [("registration", "yes"), ("cookie", "none")]
-    [down] = found_with(side("store"), Bookies({"a:1": b"d"}))
+    [down] = found_with(side("store"), InventoriedBookies({"a:1": b"d"}))
     assert [(one.side, one.field, one.value) for one in down.statements] == [
         ("bookies", "inventory", "yes"),
         ("store", "cookie", "none"),
     ]
     live = side("store", cookie, {"path": "/available/a:1", "kind": "registration", "owner": 5})
-    [differs] = found_with(live, Bookies({"a:1": b"d"}))
+    [differs] = found_with(live, InventoriedBookies({"a:1": b"d"}))
     assert (differs.subject, differs.bookies) == ("/cookies/a:1", ["a:1"])
     assert [(one.field, one.source) for one in differs.statements] == [("cookie", live.source), ("cookie", "VERSION")]
 
 
-def found_with(live: Side, bookies: Bookies) -> list[Finding]:
+def found_with(live: Side, bookies: InventoriedBookies) -> list[Finding]:
     """What is found of a store and of inventories."""
     rows = nodes.findings(live, None, bookies, layout=Layout.HIERARCHICAL, taken={}, raised=frozenset(), now=NOW)
     return list(rows)
@@ -194,7 +198,7 @@ def test_a_generator_that_may_give_a_used_id_again(
     """
     live = side("store", {"path": "/idgen", "kind": "generator", "children_created": given})
     rows = nodes.findings(
-        live, None, Bookies(), layout=Layout.HIERARCHICAL, taken={"/idgen": 7}, raised=raised, now=NOW
+        live, None, InventoriedBookies(), layout=Layout.HIERARCHICAL, taken={"/idgen": 7}, raised=raised, now=NOW
     )
     assert [(row.category, row.severity) for row in rows] == (
         [] if expected is None else [(Category.GENERATOR_BEHIND, expected)]
@@ -207,7 +211,7 @@ def test_what_a_generator_gives_next_is_told() -> None:
         made = [{"path": "/idgen", "kind": "generator", "children_created": number} for number in counters]
         live = side("store", {"path": "/cookies/a:1", "kind": "cookie", "raw": b"c"}, *made)
         rows = nodes.findings(
-            live, side("earlier"), Bookies({"a:1": b"c"}), layout=Layout.HIERARCHICAL, taken={"/idgen": 7},
+            live, side("earlier"), InventoriedBookies({"a:1": b"c"}), layout=Layout.HIERARCHICAL, taken={"/idgen": 7},
             raised=frozenset(), now=NOW
         )  # fmt: skip
         assert [(row.category, row.statements[0].value) for row in rows] == [(Category.GENERATOR_BEHIND, text)]
@@ -245,7 +249,7 @@ def test_instance_ids_of_all_sides_are_one() -> None:
 
     def tell(snapshot: Side | None, *ids: str) -> list[tuple[str, list[tuple[str, Any, str]]]]:
         rows = nodes.findings(
-            name("store", b"one"), snapshot, Bookies(instance_ids=ids), layout=Layout.HIERARCHICAL, taken={},
+            name("store", b"one"), snapshot, InventoriedBookies(instance_ids=ids), layout=Layout.HIERARCHICAL, taken={},
             raised=frozenset(), now=NOW
         )  # fmt: skip
         return [(row.subject, [(one.side, one.value, one.source) for one in row.statements])
@@ -262,7 +266,13 @@ def test_a_store_without_ledgers_has_no_generator_that_is_behind() -> None:
     """Nothing there can be given twice; what a generator says is of ledgers."""
     live = Side.from_catalog("store", "zk", tables.CATALOG_NODES.empty_table(), 0, complete=True)
     rows = nodes.findings(
-        live, None, Bookies(), layout=Layout.HIERARCHICAL, taken={"/ledgers/idgen": 7}, raised=frozenset(), now=NOW
+        live,
+        None,
+        InventoriedBookies(),
+        layout=Layout.HIERARCHICAL,
+        taken={"/ledgers/idgen": 7},
+        raised=frozenset(),
+        now=NOW,
     )
     assert list(rows) == []
 
@@ -275,7 +285,7 @@ def test_what_is_said_of_a_generator() -> None:
     ):
         live = side("store", {"path": "/idgen", "kind": "generator", "children_created": 3})
         [row] = nodes.findings(
-            live, None, Bookies(), layout=Layout.HIERARCHICAL, taken={"/idgen": 7}, raised=raised, now=NOW
+            live, None, InventoriedBookies(), layout=Layout.HIERARCHICAL, taken={"/idgen": 7}, raised=raised, now=NOW
         )  # fmt: skip
         assert (row.subject, row.suggested) == ("/idgen", suggested)
         assert [(one.side, one.field, one.value) for one in row.statements] == [("store", "next id", "3"), evidence]
@@ -301,7 +311,7 @@ def test_where_a_stale_mark_stands_is_said() -> None:
     )
     keys = stored().select(list(tables.KEY_COLUMNS))
     [row] = nodes.find_stale_marks(
-        made, keys, range(4096), Run("r", datetime(2026, 1, 1, tzinfo=UTC)), "zk"
+        made, keys, range(4096), FindingRun("r", datetime(2026, 1, 1, tzinfo=UTC)), "zk"
     ).to_pylist()
     assert [(one["side"], one["field"], one["value"], one["source"]) for one in row["evidence"]] == [
         ("store", "mark", mark_key(LedgerId(0, 3)), "zk"),

@@ -12,8 +12,8 @@ from reconcile.rules.segments.placement import (
     NO_LOCATION,
     Ensembles,
     Placement,
+    PlacementPolicy,
     PlacementSettings,
-    Policy,
     find_replacements,
     judge,
     judge_write_sets,
@@ -33,9 +33,9 @@ def judge_one(topology: dict[str, str], settings: PlacementSettings, write: int,
 
 def fails(where: list[str], settings: PlacementSettings, ack: int) -> bool:
     """Brute force of the documented rules, of one write set with every location known."""
-    if settings.policy is Policy.RACK_AWARE:
+    if settings.policy is PlacementPolicy.RACK_AWARE:
         return len(set(where)) < min(len(where), settings.min_racks)
-    if settings.policy is Policy.REGION_AWARE:
+    if settings.policy is PlacementPolicy.REGION_AWARE:
         counts = Counter(place.split("/")[1] for place in where)
         return any(
             sum(counts[region] for region in some) >= ack
@@ -51,12 +51,12 @@ def fails(where: list[str], settings: PlacementSettings, ack: int) -> bool:
 
 @given(
     where=st.lists(PLACES, min_size=5, max_size=5),
-    policy=st.sampled_from([Policy.RACK_AWARE, Policy.REGION_AWARE, Policy.ZONE_AWARE]),
+    policy=st.sampled_from([PlacementPolicy.RACK_AWARE, PlacementPolicy.REGION_AWARE, PlacementPolicy.ZONE_AWARE]),
     least=st.integers(2, 3),
     ack=st.integers(1, 5),
 )
 def test_a_bookie_without_location_decides_nothing_that_its_location_could_change(
-    where: list[str | None], policy: Policy, least: int, ack: int
+    where: list[str | None], policy: PlacementPolicy, least: int, ack: int
 ) -> None:
     """Violated: wherever those without a location stand. Kept: likewise. Else undecided."""
     settings = PlacementSettings(
@@ -78,7 +78,7 @@ def test_a_bookie_without_location_decides_nothing_that_its_location_could_chang
         assert outcomes == {True}
     elif verdict in (Placement.KEPT, Placement.SOFT):
         assert outcomes == {False}
-    elif policy is not Policy.ZONE_AWARE:
+    elif policy is not PlacementPolicy.ZONE_AWARE:
         assert outcomes == {True, False}
     else:
         assert missing
@@ -93,7 +93,7 @@ def test_write_sets_are_named_by_the_residue_of_their_entries() -> None:
 
 def test_zones_that_are_wanted_and_not_had_are_soft() -> None:
     """Two zones of the three that are desired, with two upgrade domains each."""
-    settings = PlacementSettings(policy=Policy.ZONE_AWARE)
+    settings = PlacementSettings(policy=PlacementPolicy.ZONE_AWARE)
     topology = dict(zip(BOOKIES, ["/a/1", "/a/2", "/b/1", "/b/2", "/a/3"], strict=True))
     assert judge_one(topology, settings, write=5) == [Placement.SOFT] * 5
 
@@ -108,13 +108,13 @@ def test_the_default_rack_is_no_rack_only_where_racks_are_enforced() -> None:
 def test_regions_are_demanded_only_where_they_are_named() -> None:
     """BookKeeper enforces reppMinimumRegionsForDurability only beside reppRegionsToWrite."""
     topology = dict.fromkeys(BOOKIES, "/a/1")
-    settings = PlacementSettings(policy=Policy.REGION_AWARE)
+    settings = PlacementSettings(policy=PlacementPolicy.REGION_AWARE)
     assert judge_one(topology, settings, write=3, ack=2)[0] is Placement.KEPT
-    single = PlacementSettings(policy=Policy.REGION_AWARE, regions_to_write=("a",), min_regions=1)
+    single = PlacementSettings(policy=PlacementPolicy.REGION_AWARE, regions_to_write=("a",), min_regions=1)
     assert judge_one({}, single, write=3, ack=2)[0] is Placement.KEPT
-    three = PlacementSettings(policy=Policy.REGION_AWARE, regions_to_write=("a",), min_regions=3)
+    three = PlacementSettings(policy=PlacementPolicy.REGION_AWARE, regions_to_write=("a",), min_regions=3)
     assert judge_one({}, three, write=1)[0] is Placement.VIOLATED, "one bookie is in one region, wherever it stands"
-    named = PlacementSettings(policy=Policy.REGION_AWARE, regions_to_write=("a", "b"))
+    named = PlacementSettings(policy=PlacementPolicy.REGION_AWARE, regions_to_write=("a", "b"))
     assert judge_one(topology, named, write=3, ack=2)[0] is Placement.VIOLATED
 
 
@@ -134,7 +134,7 @@ def test_ensembles_of_many_shapes_are_judged_in_their_own_order() -> None:
 
 def test_a_member_is_never_its_own_replacement() -> None:
     """Anybody who is in the ensemble is not legal, whatever the policy demands."""
-    for policy in Policy:
+    for policy in PlacementPolicy:
         settings = PlacementSettings(policy=policy, enforce_zones=False)
         locations = locate(BOOKIES, {}, settings)
         three = np.array([3])
@@ -156,7 +156,7 @@ def test_a_write_quorum_that_cannot_be_is_named() -> None:
 def test_a_client_that_configures_nothing_demands_what_bookkeeper_s_does() -> None:
     """Defaults of ClientConfiguration and of the policies, the places that these know as none, and what is worse."""
     assert PlacementSettings() == PlacementSettings(
-        policy=Policy.RACK_AWARE,
+        policy=PlacementPolicy.RACK_AWARE,
         min_racks=2,
         enforce_min_racks=False,
         regions_to_write=(),
@@ -172,11 +172,11 @@ def test_a_client_that_configures_nothing_demands_what_bookkeeper_s_does() -> No
         2,
         3,
     ]
-    assert [str(policy) for policy in Policy] == ["rack-aware", "region-aware", "zone-aware", "default"]
+    assert [str(policy) for policy in PlacementPolicy] == ["rack-aware", "region-aware", "zone-aware", "default"]
     unplaced = {
-        Policy.RACK_AWARE: "/default-rack",
-        Policy.REGION_AWARE: "/default-region/default-rack",
-        Policy.ZONE_AWARE: "/default-zone/default-upgradedomain",
+        PlacementPolicy.RACK_AWARE: "/default-rack",
+        PlacementPolicy.REGION_AWARE: "/default-region/default-rack",
+        PlacementPolicy.ZONE_AWARE: "/default-zone/default-upgradedomain",
     }
     for policy, place in unplaced.items():
         settings = PlacementSettings(policy)
@@ -193,12 +193,12 @@ def test_where_bookies_stand_is_read_as_their_policy_reads_it() -> None:
     """What names no place in one policy may be a place like others in another; a zone has two parts."""
     places = ["/default-region/default-rack", "/a", "/a/1/x", "/a/1/"]
     topology = dict(zip(BOOKIES, places, strict=False))
-    of_zones = locate(BOOKIES, topology, PlacementSettings(Policy.ZONE_AWARE))
+    of_zones = locate(BOOKIES, topology, PlacementSettings(PlacementPolicy.ZONE_AWARE))
     assert of_zones.unplaced.tolist() == [False, True, True, False, False]
     assert of_zones.domain.tolist() == [1, 0, 0, 0, NO_LOCATION]
     assert of_zones.upgrade.tolist() == [1, NO_LOCATION, 0, 0, NO_LOCATION]
     assert of_zones.texts == ("/default-region/default-rack", "/a", "/a/1/x", "/a/1", None)
-    of_regions = locate(BOOKIES, topology, PlacementSettings(Policy.REGION_AWARE))
+    of_regions = locate(BOOKIES, topology, PlacementSettings(PlacementPolicy.REGION_AWARE))
     assert of_regions.unplaced.tolist() == [True, False, False, False, False]
     assert of_regions.domain.tolist() == [NO_LOCATION, 0, 0, 0, NO_LOCATION]
     assert locate(BOOKIES, topology, PlacementSettings()).rack.tolist() == [3, 0, 2, 1, NO_LOCATION]

@@ -12,8 +12,8 @@ import pytest
 from reconcile.rules.segments.placement import (
     Ensembles,
     Placement,
+    PlacementPolicy,
     PlacementSettings,
-    Policy,
     find_replacements,
     judge,
     locate,
@@ -26,10 +26,10 @@ TOPOLOGIES = 300
 ENSEMBLES = 50
 WORDS = {"MEETS_STRICT": Placement.KEPT, "MEETS_SOFT": Placement.SOFT, "FAIL": Placement.VIOLATED}
 CLASSES = {
-    Policy.RACK_AWARE: "RackawareEnsemblePlacementPolicy",
-    Policy.REGION_AWARE: "RegionAwareEnsemblePlacementPolicy",
-    Policy.ZONE_AWARE: "ZoneawareEnsemblePlacementPolicy",
-    Policy.DEFAULT: "DefaultEnsemblePlacementPolicy",
+    PlacementPolicy.RACK_AWARE: "RackawareEnsemblePlacementPolicy",
+    PlacementPolicy.REGION_AWARE: "RegionAwareEnsemblePlacementPolicy",
+    PlacementPolicy.ZONE_AWARE: "ZoneawareEnsemblePlacementPolicy",
+    PlacementPolicy.DEFAULT: "DefaultEnsemblePlacementPolicy",
 }
 KEYS = {
     "min_racks": "minNumRacksPerWriteQuorum",
@@ -41,18 +41,18 @@ KEYS = {
 }
 
 
-def draw(rng: random.Random, policy: Policy) -> tuple[PlacementSettings, dict[str, str]]:
+def draw(rng: random.Random, policy: PlacementPolicy) -> tuple[PlacementSettings, dict[str, str]]:
     """Settings and the location of every bookie."""
     hosts = [f"10.0.0.{n}" for n in range(1, rng.randint(6, 16))]
     domains, inner = rng.randint(2, 5), rng.randint(1, 4)
-    default = {Policy.ZONE_AWARE: "/default-zone/default-upgradedomain", Policy.REGION_AWARE: ""}.get(
+    default = {PlacementPolicy.ZONE_AWARE: "/default-zone/default-upgradedomain", PlacementPolicy.REGION_AWARE: ""}.get(
         policy, "/default-rack"
     )
     topology = {
         host: default
         if default and rng.random() < 0.03
         else f"/r{rng.randrange(domains)}/u{rng.randrange(inner)}"
-        if policy is not Policy.RACK_AWARE
+        if policy is not PlacementPolicy.RACK_AWARE
         else f"/k{rng.randrange(domains)}"
         for host in hosts
     }
@@ -60,7 +60,7 @@ def draw(rng: random.Random, policy: Policy) -> tuple[PlacementSettings, dict[st
     settings = PlacementSettings(
         policy=policy,
         min_racks=rng.randint(1, 4),
-        enforce_min_racks=policy is Policy.RACK_AWARE and rng.random() < 0.5,
+        enforce_min_racks=policy is PlacementPolicy.RACK_AWARE and rng.random() < 0.5,
         regions_to_write=tuple(f"r{n}" for n in range(domains)) if rng.random() < 0.8 else (),
         min_regions=rng.randint(1, min(3, domains)),
         min_zones=rng.randint(1, desired),
@@ -70,11 +70,11 @@ def draw(rng: random.Random, policy: Policy) -> tuple[PlacementSettings, dict[st
     return settings, topology
 
 
-def draw_case(rng: random.Random, policy: Policy, hosts: list[str]) -> dict[str, Any]:
+def draw_case(rng: random.Random, policy: PlacementPolicy, hosts: list[str]) -> dict[str, Any]:
     """Draw an ensemble, its quorums, and the position that is to be replaced."""
     size = rng.randint(1, min(7, len(hosts)))
     # Java's region-aware policy tries a replacement as if it came last: only with W = E that is its own place.
-    write = size if policy is Policy.REGION_AWARE else rng.randint(1, size)
+    write = size if policy is PlacementPolicy.REGION_AWARE else rng.randint(1, size)
     return {
         "ensemble": rng.sample(hosts, size),
         "write": write,
@@ -123,16 +123,19 @@ def test_java_s_policies_say_and_choose_the_same_of_random_ensembles(tmp_path: P
         verdicts = judge(ensembles, locations, settings)
         legal = find_replacements(ensembles, position, locations, settings)
         for case, java, verdict, choices in zip(cases, told, verdicts.tolist(), legal, strict=True):
-            if settings.policy in (Policy.RACK_AWARE, Policy.ZONE_AWARE):
+            if settings.policy in (PlacementPolicy.RACK_AWARE, PlacementPolicy.ZONE_AWARE):
                 assert WORDS[str(java["adheres"])] == verdict, (settings, topology, case, java)
-            if settings.policy is Policy.DEFAULT:
+            if settings.policy is PlacementPolicy.DEFAULT:
                 continue  # Java's keeps no order of what it may choose
             if "broken" in java:  # Java's, where a write quorum is too small for the zones that it is to have
-                assert settings.policy is Policy.ZONE_AWARE, java
+                assert settings.policy is PlacementPolicy.ZONE_AWARE, java
                 assert case["write"] < settings.min_zones, java
             elif java["chosen"] is None:
                 refused[settings.policy] += 1
                 assert not choices.any(), (settings, topology, case, java)
             else:
                 assert choices[bookies.index(java["chosen"])], (settings, topology, case, java)
-    assert all(refused[policy] for policy in (Policy.RACK_AWARE, Policy.REGION_AWARE, Policy.ZONE_AWARE))
+    assert all(
+        refused[policy]
+        for policy in (PlacementPolicy.RACK_AWARE, PlacementPolicy.REGION_AWARE, PlacementPolicy.ZONE_AWARE)
+    )

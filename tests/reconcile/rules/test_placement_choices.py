@@ -11,8 +11,8 @@ import pytest
 from reconcile.rules.segments.placement import (
     Ensembles,
     Placement,
+    PlacementPolicy,
     PlacementSettings,
-    Policy,
     find_replacements,
     judge_write_sets,
     locate,
@@ -20,16 +20,16 @@ from reconcile.rules.segments.placement import (
 
 BOOKIES: Final = tuple(f"bk{n}:3181" for n in range(9))
 UNPLACED: Final = {
-    Policy.RACK_AWARE: "/default-rack",
-    Policy.REGION_AWARE: "/default-region/default-rack",
-    Policy.ZONE_AWARE: "/default-zone/default-upgradedomain",
+    PlacementPolicy.RACK_AWARE: "/default-rack",
+    PlacementPolicy.REGION_AWARE: "/default-region/default-rack",
+    PlacementPolicy.ZONE_AWARE: "/default-zone/default-upgradedomain",
 }
 Place = str | None
 
 
 def split(place: Place, settings: PlacementSettings) -> tuple[Place, Place]:
     """Domain and upgrade domain of a place; none of one that stands for no place."""
-    if place is None or (settings.policy is Policy.REGION_AWARE and place == UNPLACED[settings.policy]):
+    if place is None or (settings.policy is PlacementPolicy.REGION_AWARE and place == UNPLACED[settings.policy]):
         return None, None
     parts = place.split("/")
     return parts[1], parts[2] if len(parts) > 2 else None
@@ -55,9 +55,9 @@ def takes(
     unplaced = candidate == UNPLACED.get(settings.policy)
     rest = [place for number, place in enumerate(members) if number != position]
     sets = list_sets(members, write, position)
-    if settings.policy is Policy.RACK_AWARE and settings.enforce_min_racks:
+    if settings.policy is PlacementPolicy.RACK_AWARE and settings.enforce_min_racks:
         return candidate is not None and not unplaced and (candidate == members[position] or candidate not in rest)
-    if settings.policy is Policy.REGION_AWARE:
+    if settings.policy is PlacementPolicy.REGION_AWARE:
         if unplaced and settings.enforce_min_racks:
             return False
         wanted = settings.min_regions if settings.regions_to_write else 0
@@ -76,7 +76,7 @@ def takes(
             return True
         outcomes = [judge_regions([*regions, region], ack, wanted) for regions in without]
         return all(outcomes)
-    if settings.policy is Policy.ZONE_AWARE and settings.enforce_zones:
+    if settings.policy is PlacementPolicy.ZONE_AWARE and settings.enforce_zones:
         zone, domain = split(candidate, settings)
         if zone is None or domain is None or unplaced:
             return False
@@ -99,15 +99,15 @@ def judge_regions(regions: Sequence[Place], ack: int, wanted: int) -> bool:
     return largest + unknown < ack
 
 
-@pytest.mark.parametrize("policy", list(Policy))
-def test_whom_a_policy_takes(policy: Policy) -> None:
+@pytest.mark.parametrize("policy", list(PlacementPolicy))
+def test_whom_a_policy_takes(policy: PlacementPolicy) -> None:
     """Ensembles of many shapes at once, with places that nobody knows, and places that stand for none."""
     rng = random.Random(f"choices {policy}")
     for _ in range(60):
         inner = rng.randint(1, 3)
         places: list[Place] = [
             rng.choice([None, UNPLACED.get(policy, "/a")]) if rng.random() < 0.15
-            else f"/d{rng.randrange(4)}" if policy is Policy.RACK_AWARE
+            else f"/d{rng.randrange(4)}" if policy is PlacementPolicy.RACK_AWARE
             else f"/d{rng.randrange(4)}/u{rng.randrange(inner)}"
             for _ in BOOKIES
         ]  # fmt: skip
@@ -148,7 +148,7 @@ def test_zones_ask_for_ensembles_that_write_quorums_divide(
     size: int, write: int, least: int, verdict: Placement
 ) -> None:
     """And for more writes than zones; else every write set is against the policy, wherever bookies stand."""
-    settings = PlacementSettings(Policy.ZONE_AWARE, min_zones=least, desired_zones=least)
+    settings = PlacementSettings(PlacementPolicy.ZONE_AWARE, min_zones=least, desired_zones=least)
     locations = locate(BOOKIES[:size], {f"bk{n}": f"/z{n}/u{n}" for n in range(size)}, settings)
     sets = judge_write_sets(np.arange(size)[None, :], write, 1, locations, settings)
     assert sets.shape == (1, size)
@@ -197,7 +197,7 @@ def test_no_more_racks_are_asked_for_than_an_entry_has_copies() -> None:
 )
 def test_zones_of_a_write_set(places: list[str], write: int, least: int, desired: int, verdict: Placement) -> None:
     """Those of one zone stand in more than one upgrade domain; as many zones are desired as an entry has copies."""
-    settings = PlacementSettings(Policy.ZONE_AWARE, min_zones=least, desired_zones=desired)
+    settings = PlacementSettings(PlacementPolicy.ZONE_AWARE, min_zones=least, desired_zones=desired)
     names = BOOKIES[: len(places)]
     locations = locate(names, {f"bk{n}": place for n, place in enumerate(places)}, settings)
     sets = judge_write_sets(np.arange(len(places))[None, :], write, 1, locations, settings)

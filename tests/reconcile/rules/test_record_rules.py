@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.findings.table import Run
-from reconcile.rules.segments.placement import PlacementSettings, Policy
+from reconcile.findings.table import FindingRun
+from reconcile.rules.segments.placement import PlacementPolicy, PlacementSettings
 from reconcile.rules.segments.record_rules import (
     PlacementCounts,
     find_misplaced_segments,
@@ -20,7 +20,7 @@ from recovery.model import tables
 from tests.support.inventories import fill_row
 
 AT = datetime(2030, 1, 2, tzinfo=UTC)
-RUN = Run("run", AT)
+RUN = FindingRun("run", AT)
 RACKS = {"a:1": "/east/r1", "b:1": "/east/r1", "c:1": "/east/r2", "d:1": "/east/r2"}
 STRICT = PlacementSettings(min_racks=2)
 ZONES = {"a:1": "/z1/u1", "b:1": "/z1/u2", "c:1": "/z2/u1", "d:1": "/z3/u1"}
@@ -114,7 +114,7 @@ def test_each_segment_is_held_against_the_policy() -> None:
 
 def test_the_worst_segment_decides_which_are_named() -> None:
     """Beside one that violates, those that only lack what is wanted are not named; alone they are a note."""
-    wanted = PlacementSettings(policy=Policy.ZONE_AWARE, min_zones=2, desired_zones=3)
+    wanted = PlacementSettings(policy=PlacementPolicy.ZONE_AWARE, min_zones=2, desired_zones=3)
     soft, hard, kept = ("a:1", "b:1", "c:1"), ("a:1", "b:1", "b:1"), ("a:1", "c:1", "d:1")
     stored = make_records(
         lay_out([(0, soft), (9, hard)], write_quorum=3, ack_quorum=2),

@@ -9,7 +9,7 @@ import pytest
 from backends.protocols import Versioned
 from reconcile.compare.single_ledger import as_catalog_row
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.rules import reference_checks
 from recovery.infer.references import SCHEMA
 from recovery.model import metadata as md
@@ -18,7 +18,7 @@ from recovery.model.ids import LedgerId
 from tests.reconcile.rules.test_id_reuse import copies, stored
 from tests.simulation import simulator
 
-RUN = Run("test", datetime(2030, 1, 1, tzinfo=UTC))
+RUN = FindingRun("test", datetime(2030, 1, 1, tzinfo=UTC))
 BUCKET = simulator.copy_row(7, "a:1", [])["bucket"]
 
 
@@ -63,7 +63,7 @@ HELD = copies({"a:1": set(range(10))})
         ({"last_entry": 8, "length": 80}, stored(length=91), True, "warning"),
         ({"last_entry": 8}, stored(), True, "warning"),
         ({"last_entry": 9}, stored(last_entry=8), False, "critical"),
-        ({"last_entry": 9}, stored(state=md.State.OPEN, last_entry=None, length=None), True, None),
+        ({"last_entry": 9}, stored(state=md.LedgerState.OPEN, last_entry=None, length=None), True, None),
         ({"last_entry": 7, "deleted": True}, stored(), True, None),
         ({}, stored(), True, None),
     ],

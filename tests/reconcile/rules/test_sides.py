@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.rules import sides
 from reconcile.rules.sides import RIGHT, WORDS, Relation, compare, deletions, pick_newest_records, unite
 from recovery.codecs import ledger_metadata
 from recovery.dataset import sort_by_key
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 
 OPEN = LedgerMetadata(
-    3, 2, 2, 2, State.OPEN, None, None, (Segment(0, ("b1", "b2")),), Digest.CRC32C, b"pw", creator_token=0
+    3, 2, 2, 2, LedgerState.OPEN, None, None, (Segment(0, ("b1", "b2")),), Digest.CRC32C, b"pw", creator_token=0
 )
-CLOSED = replace(OPEN, state=State.CLOSED, last_entry=9, length=90)
+CLOSED = replace(OPEN, state=LedgerState.CLOSED, last_entry=9, length=90)
 ELSEWHERE = replace(CLOSED, segments=(Segment(0, ("b1", "b3")),))
 SHORTER = replace(CLOSED, last_entry=7, length=70)
 OTHER = replace(CLOSED, password=b"else")
@@ -211,7 +211,7 @@ def test_what_differs_of_two_records_is_said() -> None:
     )
     past, seen = pick_newest_records([(before, 10)])
     found = compare(keys(), stored, past, seen, happened(), has_snapshot=True)
-    run = Run("r", datetime(2026, 1, 1, tzinfo=UTC))
+    run = FindingRun("r", datetime(2026, 1, 1, tzinfo=UTC))
     rows = {row["ledger"]: row for row in sides.find_other_records(found, stored, past, run, "zk", "old").to_pylist()}
     assert {number: row["category"] for number, row in rows.items()} == {
         7: "ID_REUSE",

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.rules import snapshot_findings
 from reconcile.rules.sides import compare
 from recovery.model import tables
@@ -17,7 +17,7 @@ from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata
 from tests.reconcile.rules.test_sides import CLOSED, OPEN, catalog, happened
 
-RUN: Final = Run("r1", datetime(2026, 1, 1, tzinfo=UTC))
+RUN: Final = FindingRun("r1", datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def finding(outcome: str, *fields: str) -> Mapping[str, Any]:

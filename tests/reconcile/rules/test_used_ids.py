@@ -9,7 +9,7 @@ import pytest
 
 from reconcile.rules import nodes as beside
 from reconcile.rules import used_ids
-from reconcile.rules.nodes import Bookies, Side
+from reconcile.rules.nodes import InventoriedBookies, Side
 from reconcile.rules.used_ids import NamedIds, UsedNumbers
 from recovery.codecs import store
 from recovery.codecs.store import Layout
@@ -147,7 +147,7 @@ def test_a_counter_that_gives_a_used_id_next_is_behind(next_id: int | None, larg
             beside.findings(
                 now,
                 None,
-                Bookies(),
+                InventoriedBookies(),
                 layout=Layout.HIERARCHICAL,
                 taken={"/idgen": largest},
                 raised=frozenset({"/idgen"} if raised else ()),

@@ -14,7 +14,7 @@ from reconcile.service.config import read_config
 from reconcile.service.runs import schedule
 from reconcile.service.runs.checks import keep_check, read_check, remove_others
 from reconcile.service.runs.leader import Instance
-from reconcile.service.runs.schedule import Ended, Gate, JobState, State
+from reconcile.service.runs.schedule import EndedRun, Gate, JobState, ServiceState
 from tests.support.service import make_context, write_config
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
@@ -35,7 +35,7 @@ def test_a_check_that_is_old_is_worth_nothing(tmp_path: Path, age: timedelta, st
     config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data", more=MORE))
     instance = Instance(config, make_context(lambda: NOW))
     checked = round((NOW - age).timestamp() * 1000)
-    opened = schedule.open_gate(State(), Gate("reboot", ("bk1:3181",), (), "down", "ops", checked))
+    opened = schedule.open_gate(ServiceState(), Gate("reboot", ("bk1:3181",), (), "down", "ops", checked))
     instance._take(schedule.take_check(opened, "reboot", is_safe=True, verdict="nothing is lost", now_ms=checked))
     method = next(method for method in METHODS if method.name == "GetMaintenance")
     shown = Api(instance, {}).answer(method, pb.MaintenanceId(id="reboot"), "")
@@ -69,13 +69,13 @@ def test_a_check_goes_by_the_last_scrutinies_that_are_here(tmp_path: Path) -> No
     config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data", more=MORE))
     instance = Instance(config, make_context(lambda: NOW))
     runs = {
-        share: Ended(share, "one", 1, share, 2, "", 2, 3, "found", f"scrutinize/{name}")
+        share: EndedRun(share, "one", 1, share, 2, "", 2, 3, "found", f"scrutinize/{name}")
         for share, name in ((1, "here"), (2, "elsewhere"))
     }
-    instance._take(State(jobs={"scrutinize": JobState(latest=runs)}))
+    instance._take(ServiceState(jobs={"scrutinize": JobState(latest=runs)}))
     here = config.data / "scrutinize/here/out"
     here.mkdir(parents=True)
     (here / "manifest.json").write_text("{}")
-    words = instance.word_impact(["bk1:3181"], [], "down")
+    words = instance.build_argv_impact(["bk1:3181"], [], "down")
     assert [words[n + 1] for n, word in enumerate(words) if word == "--evidence"] == [str(here)]
     assert "--max-age=600s" in words

@@ -8,19 +8,19 @@ from google.protobuf.struct_pb2 import Struct
 from reconcile.service._pb import service_pb2 as pb
 from reconcile.service.api.answers import Api
 from reconcile.service.api.methods import METHODS, ApiError, Why
-from reconcile.service.config import Caller, Role, read_config
+from reconcile.service.config import Caller, TokenRole, read_config
 from reconcile.service.runs.leader import Instance
 from tests.support.service import make_context, write_config
 
-TOKENS = {f"{role}-0123456789abcdef": Caller(str(role), frozenset({role})) for role in Role}
+TOKENS = {f"{role}-0123456789abcdef": Caller(str(role), frozenset({role})) for role in TokenRole}
 NEEDED = {
-    "run-now": Role.RUN,
-    "open-maintenance": Role.RUN,
-    "close-maintenance": Role.RUN,
-    "release-maintenance": Role.APPROVE,
-    "request-deletes": Role.DELETE,
-    "verify-deletes": Role.DELETE,
-    "purge-deletes": Role.DELETE,
+    "run-now": TokenRole.RUN,
+    "open-maintenance": TokenRole.RUN,
+    "close-maintenance": TokenRole.RUN,
+    "release-maintenance": TokenRole.APPROVE,
+    "request-deletes": TokenRole.DELETE,
+    "verify-deletes": TokenRole.DELETE,
+    "purge-deletes": TokenRole.DELETE,
 }
 
 

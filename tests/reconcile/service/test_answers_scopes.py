@@ -12,7 +12,7 @@ from reconcile.service.api.answers import Api
 from reconcile.service.api.methods import METHODS
 from reconcile.service.config import read_config
 from reconcile.service.runs.leader import Instance
-from reconcile.service.runs.schedule import Ended, JobState, State
+from reconcile.service.runs.schedule import EndedRun, JobState, ServiceState
 from recovery.dataset import write_manifest, write_part
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -57,8 +57,8 @@ def test_findings_are_listed_by_scope(tmp_path: Path, asked: int | None, found: 
     config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data"))
     write_findings(tmp_path / "data" / "run" / "out")
     instance = Instance(config, make_context())
-    ended = Ended(1, "one", 1, 1, 1, "", 2, 3, "found", "run")
-    instance._take(State(jobs={"scrutinize": JobState(last=ended, latest={1: ended})}))
+    ended = EndedRun(1, "one", 1, 1, 1, "", 2, 3, "found", "run")
+    instance._take(ServiceState(jobs={"scrutinize": JobState(last=ended, latest={1: ended})}))
     method = next(method for method in METHODS if method.name == "ListFindings")
 
     def list_findings(ledger: int | None = None) -> list[pb.Finding]:

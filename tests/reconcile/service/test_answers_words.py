@@ -14,7 +14,7 @@ from reconcile.service.api.methods import METHODS
 from reconcile.service.config import read_config
 from reconcile.service.runs.children import Children, Finished
 from reconcile.service.runs.leader import Instance
-from reconcile.service.runs.schedule import Ended, Gate, JobState, State
+from reconcile.service.runs.schedule import EndedRun, Gate, JobState, ServiceState
 from tests.support.service import make_context, write_config
 from tests.support.waiting import until
 
@@ -43,8 +43,8 @@ def instance(tmp_path: Path) -> Instance:
     """An instance that was not started, with a scrutiny."""
     config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data"))
     instance = Instance(config, make_context())
-    ended = Ended(1, "one", 1, 1, 1, "", 2, 3, "found", "scrutinize/run")
-    instance._take(State(jobs={"scrutinize": JobState(last=ended, latest={1: ended})}))
+    ended = EndedRun(1, "one", 1, 1, 1, "", 2, 3, "found", "scrutinize/run")
+    instance._take(ServiceState(jobs={"scrutinize": JobState(last=ended, latest={1: ended})}))
     (config.data / "scrutinize/run/out").mkdir(parents=True)
     (config.data / "scrutinize/run/out/manifest.json").write_text("{}")
     return instance
@@ -114,7 +114,7 @@ def test_a_maintenance_is_checked_as_soon_as_bookies_are_others(
     checked: list[str] = []
     monkeypatch.setattr(instance, "check_gate", lambda gate, _children: checked.append(gate.id))
     gate = Gate("reboot", ("bk1:3181",), (), "down", "ops", instance.now_ms())
-    instance._take(State(gates={"reboot": gate}))
+    instance._take(ServiceState(gates={"reboot": gate}))
     instance._epoch = 1
     checking = threading.Thread(target=instance._check_gates, args=(1, Children()), daemon=True)
     checking.start()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconcile.service.config import COMMANDS, Caller, Config, Job, Role, list_missing, read_config, read_tokens
+from reconcile.service.config import COMMANDS, Caller, Config, Job, TokenRole, list_missing, read_config, read_tokens
 from reconcile.service.runs.commands import ON_SPARK
 from recovery.errors import InputError
 from tests.support import certificates
@@ -166,8 +166,8 @@ def test_tokens_are_read_by_line(tmp_path: Path) -> None:
     path.write_text("# who may act\n\nops 0123456789abcdef\npipeline fedcba9876543210 run,delete\n")
     path.chmod(0o600)
     assert read_tokens(str(path)) == {
-        "0123456789abcdef": Caller("ops", frozenset(Role)),
-        "fedcba9876543210": Caller("pipeline", frozenset({Role.RUN, Role.DELETE})),
+        "0123456789abcdef": Caller("ops", frozenset(TokenRole)),
+        "fedcba9876543210": Caller("pipeline", frozenset({TokenRole.RUN, TokenRole.DELETE})),
     }
     assert read_tokens("") == {}
 

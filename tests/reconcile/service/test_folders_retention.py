@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.service.config import Kept
+from reconcile.service.config import KeptRuns
 from reconcile.service.runs.folders import OUT, choose_kept, list_runs, make_folder, remove_abandoned, remove_others
 
 NOON = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)  # a Wednesday
@@ -24,14 +24,14 @@ def make_run(data: Path, at: datetime, number: int, *, whole: bool = True) -> st
 @pytest.mark.parametrize(
     ("kept", "ages"),
     [
-        (Kept(runs=2), [0, 1]),
-        (Kept(runs=0, hourly=3), [0, 1, 2]),
-        (Kept(runs=1, hourly=0, daily=3), [0, 13, 37]),  # the last of each day before
-        (Kept(runs=0, weekly=2), [0, 61]),  # the last of Sunday
-        (Kept(runs=0), []),
+        (KeptRuns(runs=2), [0, 1]),
+        (KeptRuns(runs=0, hourly=3), [0, 1, 2]),
+        (KeptRuns(runs=1, hourly=0, daily=3), [0, 13, 37]),  # the last of each day before
+        (KeptRuns(runs=0, weekly=2), [0, 61]),  # the last of Sunday
+        (KeptRuns(runs=0), []),
     ],
 )
-def test_the_newest_of_each_span_is_kept(kept: Kept, ages: list[int]) -> None:
+def test_the_newest_of_each_span_is_kept(kept: KeptRuns, ages: list[int]) -> None:
     """Of a run an hour, for two weeks."""
     hours = range(14 * 24)
     runs = [(NOON - timedelta(hours=age), str(age)) for age in hours]
@@ -44,7 +44,7 @@ def test_what_the_record_names_and_what_others_put_there_stays(tmp_path: Path) -
     broken = make_run(tmp_path, NOON - timedelta(hours=7), 3, whole=False)
     newest = make_run(tmp_path, NOON + timedelta(hours=1), 11, whole=False)
     (tmp_path / "capture" / "before-the-upgrade").mkdir()
-    gone = remove_others(tmp_path, "capture", Kept(runs=2), [f"capture/{names[4]}"], NOON)
+    gone = remove_others(tmp_path, "capture", KeptRuns(runs=2), [f"capture/{names[4]}"], NOON)
     assert set(gone) == {names[2], names[3], broken}
     left = {entry.name for entry in (tmp_path / "capture").iterdir()}
     assert left == {names[0], names[1], names[4], newest, "before-the-upgrade"}
@@ -56,7 +56,7 @@ def test_runs_of_a_clock_that_was_ahead_take_the_place_of_no_other(tmp_path: Pat
     true = [make_run(tmp_path, NOON - timedelta(hours=age), 9 - age) for age in range(4)]
     ahead = [make_run(tmp_path, NOON + timedelta(days=3650 + age), 20 + age) for age in range(4)]
     near = make_run(tmp_path, NOON + timedelta(minutes=59), 30)
-    gone = remove_others(tmp_path, "capture", Kept(runs=4), [f"capture/{ahead[0]}"], NOON)
+    gone = remove_others(tmp_path, "capture", KeptRuns(runs=4), [f"capture/{ahead[0]}"], NOON)
     assert set(gone) == {*ahead[1:], true[3]}
     assert (tmp_path / "capture" / near).is_dir()
 

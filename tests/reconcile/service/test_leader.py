@@ -6,7 +6,7 @@ import pytest
 
 from reconcile.service.config import read_config
 from reconcile.service.runs.leader import Instance
-from reconcile.service.runs.schedule import State
+from reconcile.service.runs.schedule import ServiceState
 from tests.support.service import make_context, write_config
 
 
@@ -25,7 +25,7 @@ def test_a_store_that_neither_answers_nor_fails_is_said(instance: Instance, monk
     """A read that waits has no error yet: after half a minute that is why the service is not ready."""
     now_s = 1000.0
     monkeypatch.setattr("reconcile.service.runs.leader.time.monotonic", lambda: now_s)
-    instance._take(State())
+    instance._take(ServiceState())
     assert (instance.seen.is_recent, instance.seen.problem) == (True, "")
     now_s += 29.9
     assert (instance.seen.is_recent, instance.seen.problem) == (True, "")
@@ -33,5 +33,5 @@ def test_a_store_that_neither_answers_nor_fails_is_said(instance: Instance, monk
     assert (instance.seen.is_recent, instance.seen.problem) == (False, "the store has not answered for 30 s")
     instance._say("connection refused")
     assert (instance.seen.is_recent, instance.seen.problem) == (False, "connection refused")
-    instance._take(State())
+    instance._take(ServiceState())
     assert (instance.seen.is_recent, instance.seen.problem) == (True, "")

@@ -9,7 +9,7 @@ from reconcile.service.config import read_config
 from reconcile.service.runs import schedule
 from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.leader import Instance
-from reconcile.service.runs.schedule import State
+from reconcile.service.runs.schedule import ServiceState
 from tests.support.service import make_context, write_config, write_findings
 
 
@@ -18,7 +18,7 @@ def test_a_run_whose_sums_do_not_add_up_is_in_the_figures(tmp_path: Path) -> Non
     jobs = '[jobs.scrutinize]\nevery = "1h"\n'
     config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data", jobs))
     instance = Instance(config, make_context())
-    state = schedule.take_over(State(), "one", "", 1)
+    state = schedule.take_over(ServiceState(), "one", "", 1)
     for number, (code, listed, adds_up) in enumerate([(3, 11, 1), (1, 99, 0), (3, 11, 1)]):
         state = schedule.start(state, config.timings["scrutinize"], 1)
         state = schedule.end(state, "scrutinize", 1, code, "said", f"scrutinize/{number}")

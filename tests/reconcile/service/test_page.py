@@ -10,7 +10,7 @@ from reconcile.service.config import read_config
 from reconcile.service.runs import schedule
 from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.leader import Instance
-from reconcile.service.runs.schedule import State
+from reconcile.service.runs.schedule import ServiceState
 from tests.support.service import make_context, write_config, write_findings
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
@@ -35,7 +35,7 @@ def test_nothing_found_is_good_news_only_where_all_was_looked_at_lately(
     config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data", JOBS))
     instance = Instance(config, make_context(lambda: NOW))
     at = round((NOW - age).timestamp() * 1000)
-    state = schedule.take_over(State(), "one", "", at)
+    state = schedule.take_over(ServiceState(), "one", "", at)
     for number, code in enumerate(codes):
         state = schedule.start(state, config.timings["scrutinize"], at)
         verdict = "nothing found, too little could be judged" if code == 4 else "it failed" if code else "all agree"
@@ -51,7 +51,7 @@ def test_the_gravest_findings_come_first_whichever_share_has_them(tmp_path: Path
     """Fifty of them, each once; of equal ones those of the newest run."""
     config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data", JOBS))
     instance = Instance(config, make_context(lambda: NOW))
-    state = schedule.take_over(State(), "one", "", 1)
+    state = schedule.take_over(ServiceState(), "one", "", 1)
     for number in range(2):
         state = schedule.start(state, config.timings["scrutinize"], 1)
         state = schedule.end(state, "scrutinize", 1, 3, "found", f"scrutinize/{number}")
@@ -68,7 +68,7 @@ def test_a_finding_has_its_evidence_and_a_command_and_notes_are_summed_up(tmp_pa
     uri = "etcd://127.0.0.1:1/l"
     config = read_config(write_config(tmp_path, uri, "one", tmp_path / "data", JOBS))
     instance = Instance(config, make_context(lambda: NOW))
-    state = schedule.take_over(State(), "one", "", 1)
+    state = schedule.take_over(ServiceState(), "one", "", 1)
     for number, (ledgers, severity) in enumerate(((range(2), "critical"), (range(10, 90), "info"))):
         state = schedule.start(state, config.timings["scrutinize"], 1)
         state = schedule.end(state, "scrutinize", 1, 3, "found", f"scrutinize/{number}")

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import pytest
 
 from backends.errors import UnavailableError
-from backends.memory import MemoryStore
 from backends.registry import OpenStore
 from reconcile.jobs.impact.cache import find_newest
 from reconcile.service.config import read_config
@@ -17,6 +16,7 @@ from reconcile.service.runs import present
 from reconcile.service.runs.children import Children, Finished
 from reconcile.service.runs.present import BookieWatch, KeptRecords
 from tests.support.impacts import write_catalog
+from tests.support.memory_store import MemoryStore
 from tests.support.service import make_context, write_config
 from tests.support.waiting import until
 

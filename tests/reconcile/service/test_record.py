@@ -1,7 +1,7 @@
 """The record of the service fits into a node of the store, whatever is written into it."""
 
 from reconcile.service.runs.record import decode_state, encode_state
-from reconcile.service.runs.schedule import Ended, Gate, JobState, State
+from reconcile.service.runs.schedule import EndedRun, Gate, JobState, ServiceState
 
 NODE: int = 1 << 20
 """Bytes: ZooKeeper's jute.maxbuffer as it comes."""
@@ -17,9 +17,9 @@ def test_the_longest_record_fits_into_a_node() -> None:
         )
         for number in range(100)
     }
-    run = Ended(1 << 40, "i" * 64, 1 << 40, 100, 100, "w" * 64, 1 << 40, 4, verdict, "scrutinize/" + "f" * 60)
+    run = EndedRun(1 << 40, "i" * 64, 1 << 40, 100, 100, "w" * 64, 1 << 40, 4, verdict, "scrutinize/" + "f" * 60)
     job = JobState(last=run, latest=dict.fromkeys(range(1, 101), run))
-    state = State(1 << 40, "i" * 64, "a" * 300, 1 << 40, {"scrutinize": job}, gates)
+    state = ServiceState(1 << 40, "i" * 64, "a" * 300, 1 << 40, {"scrutinize": job}, gates)
     raw = encode_state(state)
     assert len(raw) < NODE * 2 / 3
     assert decode_state(raw) == state
@@ -27,5 +27,5 @@ def test_the_longest_record_fits_into_a_node() -> None:
 
 def test_bytes_that_are_no_text_come_back() -> None:
     """A name of a file in an address, as Python has it."""
-    state = State(1, "one", "\udcff")
+    state = ServiceState(1, "one", "\udcff")
     assert decode_state(encode_state(state)) == state

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from reconcile.service.runs import schedule
 from reconcile.service.runs.record import decode_state, encode_state
-from reconcile.service.runs.schedule import State, Timing
+from reconcile.service.runs.schedule import ServiceState, Timing
 
 MINUTE = 60_000
 TIMINGS = {
@@ -22,7 +22,7 @@ class Scheduling(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000 * MINUTE
-        self.state = schedule.take_over(State(), "a", "a:1", self.now)
+        self.state = schedule.take_over(ServiceState(), "a", "a:1", self.now)
         self.asked: dict[str, int] = {}
         self.began: dict[str, int] = dict.fromkeys(TIMINGS, 0)
         self.ended: dict[str, int] = dict.fromkeys(TIMINGS, 0)

@@ -137,7 +137,7 @@ class Pair:
 
         until(is_run, "what was asked for was run")
 
-    def demand_follower(self) -> None:
+    def require_follower(self) -> None:
         """Demand that the other instance answers what changes nothing as the leader does, and names it for the rest."""
         texts: list[str] = []
 
@@ -268,7 +268,7 @@ def test_handovers_have_one_writer_lose_no_run_and_show_no_finding_twice(
         found = pair.list_findings(leader)
         assert [one.ledger_id for one in found] == [4, 8, 15], "each once"
         assert "OVERLAP" not in read_log(pair.fake), f"two writers, at handover {number}, {kind}"
-        pair.demand_follower()
+        pair.require_follower()
     status = pair.read_status()
     jobs = {job.name: job for job in status.jobs}
     said: dict[str, object] = {"handovers": dict(kinds), "epoch": status.epoch}

@@ -127,7 +127,7 @@ def read_figures(service: Service) -> dict[str, float]:
     }
 
 
-def demand_patience(service: Service) -> None:
+def require_patience(service: Service) -> None:
     """Demand that a service whose store is gone answers, says so, and runs nothing."""
     assert service.running.process.poll() is None
     assert service.fetch("/healthz")[0] == 200
@@ -171,12 +171,12 @@ def test_a_store_that_is_gone_is_said_and_what_was_missed_is_counted(make: Make,
         began = time.monotonic()
         for service in services:
             until(lambda at=service: at.fetch("/readyz")[0] == 503, "it says that it is not ready")  # type: ignore[misc] # mypy types no default here
-            demand_patience(service)
+            require_patience(service)
         before = [(service.read_job().last.number, read_figures(service)) for service in services]
         while time.monotonic() < began + OUTAGE_S:
             await_time(min(LOOKS_S, max(0.1, began + OUTAGE_S - time.monotonic())))
             for service in services:
-                demand_patience(service)
+                require_patience(service)
         gone_s = time.monotonic() - began
         for server in servers.values():
             server.start()

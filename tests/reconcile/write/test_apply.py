@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 from backends.errors import AccessDeniedError, OutcomeUnknownError, UnavailableError
-from backends.memory import WORLD, MemoryStore
 from backends.protocols import Write
-from reconcile.cli.wording.remedies import word_error
+from reconcile.cli.wording.remedies import describe_error
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
-from reconcile.write.apply import Options, apply
-from reconcile.write.apply_results import LISTED, Applied, Conflict, Tally
-from reconcile.write.audit_journal import JOURNAL, Journal, Record, scan
+from reconcile.write.apply import ApplyOptions, apply
+from reconcile.write.apply_results import LISTED, Applied, AppliedTally, Conflict
+from reconcile.write.audit_journal import JOURNAL, AuditJournal, JournalLine, scan
 from reconcile.write.counters import raise_counter
 from reconcile.write.plan_actions import Action
-from reconcile.write.writer import Outcome
+from reconcile.write.writer import ChangeOutcome
 from tests.support import plans
 from tests.support.failing_stores import Fault, FaultyStore
+from tests.support.memory_store import WORLD, MemoryStore
 from tests.support.plans import action, clock, plan_of, restore_of, state_of
 
 ROOT = "/ledgers"
@@ -38,7 +38,7 @@ def applied(
     table = plan_of(rows)
     size = -(-table.num_rows // tables) or 1
     parts = [table.slice(at, size) for at in range(0, table.num_rows, size)]
-    return apply(lambda: parts, store, root, journal, Options("hash", **options), now=clock())
+    return apply(lambda: parts, store, root, journal, ApplyOptions("hash", **options), now=clock())
 
 
 def value(store: MemoryStore, key: str) -> bytes | None:
@@ -61,13 +61,13 @@ def test_an_empty_root_gets_everything(tmp_path: Path, tables: int) -> None:
     assert result.exit_code == 0
     assert result.checked == len(rows) - 2
     assert result.tallies == {
-        ("cookie", "create"): Tally(2, 2, 0, 0, 0),
-        ("generator", "raise"): Tally(1, 1, 0, 0, 0),
-        ("instance_id", "create"): Tally(1, 1, 0, 0, 0),
-        ("layout", "create"): Tally(1, 1, 0, 0, 0),
-        ("ledger", "create"): Tally(166, 166, 0, 0, 0),
-        ("ledger", "hold"): Tally(84, 84, 0, 0, 0),
-        ("node", "create"): Tally(1, 1, 0, 0, 0),
+        ("cookie", "create"): AppliedTally(2, 2, 0, 0, 0),
+        ("generator", "raise"): AppliedTally(1, 1, 0, 0, 0),
+        ("instance_id", "create"): AppliedTally(1, 1, 0, 0, 0),
+        ("layout", "create"): AppliedTally(1, 1, 0, 0, 0),
+        ("ledger", "create"): AppliedTally(166, 166, 0, 0, 0),
+        ("ledger", "hold"): AppliedTally(84, 84, 0, 0, 0),
+        ("node", "create"): AppliedTally(1, 1, 0, 0, 0),
     }
 
 
@@ -128,7 +128,7 @@ def test_other_bytes_are_a_conflict_and_stay(tmp_path: Path) -> None:
     assert sum(tally.conflicts for tally in result.tallies.values()) == 125
     assert len(result.conflicts) == LISTED
     assert result.conflicts[0] == Conflict("ledger", "hold", "/00/0000/L0000", "other bytes are there")
-    assert result.tallies["cookie", "create"] == Tally(2, 0, 0, 0, 2)
+    assert result.tallies["cookie", "create"] == AppliedTally(2, 0, 0, 0, 2)
     assert "125 writes" in result.cookies_withheld
     assert store.children(f"{ROOT}/cookies") is None
 
@@ -306,15 +306,15 @@ def test_a_replacement_needs_version_and_bytes(tmp_path: Path) -> None:
     assert {key: value(store, f"{ROOT}/{key}") for key in "abcdef"} == {
         "a": b"good", "b": b"new", "c": b"old", "d": None, "e": b"old", "f": b"new",
     }  # fmt: skip
-    assert result.tallies["ledger", "replace"] == Tally(5, 1, 1, 3, 0)
-    assert result.tallies["ledger", "remove"] == Tally(3, 1, 1, 1, 0)
+    assert result.tallies["ledger", "replace"] == AppliedTally(5, 1, 1, 3, 0)
+    assert result.tallies["ledger", "remove"] == AppliedTally(3, 1, 1, 1, 0)
     assert {c.key: c.reason for c in result.conflicts} == {
         "/b": "it has version 1, not 0",
         "/c": "its bytes are not those that were to be replaced",
         "/e": "it has version 0, not 3",
         "/gone": "it is absent",
     }
-    [intent] = [r for r in scan(tmp_path / "j" / JOURNAL) if isinstance(r, Record) and r.event == "intent"]
+    [intent] = [r for r in scan(tmp_path / "j" / JOURNAL) if isinstance(r, JournalLine) and r.event == "intent"]
     kept = {w[3]: base64.b64decode(w[6]) for w in intent.fields["writes"] if w[6]}
     assert kept["/a"] == kept["/d"] == b"old"
 
@@ -325,7 +325,7 @@ def test_a_key_twice_in_a_plan_is_written_once(tmp_path: Path) -> None:
     rows = [action("ledger", "create", "/L1", b"one"), action("ledger", "create", "/L1", b"two")]
     result = applied(store, rows, tmp_path / "j")
     assert value(store, f"{ROOT}/L1") == b"one"
-    assert result.tallies["ledger", "create"] == Tally(2, 1, 0, 1, 0)
+    assert result.tallies["ledger", "create"] == AppliedTally(2, 1, 0, 1, 0)
 
 
 def test_a_record_too_large_for_the_store_is_one_conflict(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_a_record_too_large_for_the_store_is_one_conflict(tmp_path: Path) -> Non
     store = MemoryStore()
     rows = [action("ledger", "create", f"/L{n}", b"x" * (2_000_000 if n == 3 else 10)) for n in range(6)]
     result = applied(store, rows, tmp_path / "j")
-    assert result.tallies["ledger", "create"] == Tally(6, 5, 0, 1, 0)
+    assert result.tallies["ledger", "create"] == AppliedTally(6, 5, 0, 1, 0)
     assert [c.key for c in result.conflicts] == ["/L3"]
 
 
@@ -362,8 +362,8 @@ def test_as_many_conflicts_as_are_borne_do_not_end_a_run(tmp_path: Path) -> None
 def test_a_counter_that_was_raised_before_counts_as_there(tmp_path: Path) -> None:
     """By somebody else, and far enough."""
     store, rows = MemoryStore(), [action("generator", "raise", "/idgen", b"99")]
-    assert applied(store, rows, tmp_path / "one").tallies["generator", "raise"] == Tally(1, 1, 0, 0, 0)
-    assert applied(store, rows, tmp_path / "two").tallies["generator", "raise"] == Tally(1, 0, 1, 0, 0)
+    assert applied(store, rows, tmp_path / "one").tallies["generator", "raise"] == AppliedTally(1, 1, 0, 0, 0)
+    assert applied(store, rows, tmp_path / "two").tallies["generator", "raise"] == AppliedTally(1, 0, 1, 0, 0)
 
 
 def test_a_counter_that_is_there_is_not_raised() -> None:
@@ -372,8 +372,8 @@ def test_a_counter_that_is_there_is_not_raised() -> None:
     asked = partial(raise_counter, raising, store, ROOT, f"{ROOT}/idgen", acl=None)
     made, there = asked(was_announced=False), store.get(f"{ROOT}/idgen")
     assert there is not None
-    assert made == asked(was_announced=True) == Outcome(version=there.version)
-    assert asked(was_announced=False) == Outcome()
+    assert made == asked(was_announced=True) == ChangeOutcome(version=there.version)
+    assert asked(was_announced=False) == ChangeOutcome()
 
 
 @pytest.mark.parametrize(("reached", "is_raised"), [(99, True), (100, False)])
@@ -467,7 +467,7 @@ def test_a_resumed_run_that_fails_at_once_is_partly_applied(tmp_path: Path) -> N
         applied(FaultyStore(inner, lambda n: away if n >= 9 else None), rows, tmp_path / "j", batch_rows=1)
     begun: list[int] = []
     store = FaultyStore(inner, lambda _: away if begun else None)
-    options = Options("hash", resume=True, batch_rows=1)
+    options = ApplyOptions("hash", resume=True, batch_rows=1)
     with pytest.raises(PartlyAppliedError):
         apply(
             lambda: [plan_of(rows)],
@@ -497,8 +497,12 @@ def test_a_journal_is_gone_on_with_only_when_told(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="go on with the journal"):
         applied(store, restore_of(3), tmp_path / "j")
     table = plan_of(restore_of(3))
-    acl = Options("hash", resume=True, acl=WORLD)
-    for options, root in ((Options("other", resume=True), ROOT), (Options("hash", resume=True), "/other"), (acl, ROOT)):
+    acl = ApplyOptions("hash", resume=True, acl=WORLD)
+    for options, root in (
+        (ApplyOptions("other", resume=True), ROOT),
+        (ApplyOptions("hash", resume=True), "/other"),
+        (acl, ROOT),
+    ):
         with pytest.raises(JournalError, match="another plan, store or root"):
             apply(lambda: [table], store, root, tmp_path / "j", options, now=clock())
     assert (tmp_path / "j" / JOURNAL).read_bytes() == raw
@@ -514,14 +518,14 @@ def test_after_an_undo_the_one_way_on_is_said_at_once(
     """With --resume or without: end the undo, or apply with the journal that is named; nothing is written."""
     store, folder = MemoryStore(), tmp_path / "j"
     applied(store, restore_of(3), folder)
-    binding = next(record.fields["binding"] for record in scan(folder / JOURNAL) if isinstance(record, Record))
-    with Journal.open(folder, binding, resume=True, now=clock(), replay=lambda _: None) as journal:
+    binding = next(record.fields["binding"] for record in scan(folder / JOURNAL) if isinstance(record, JournalLine))
+    with AuditJournal.open(folder, binding, resume=True, now=clock(), replay=lambda _: None) as journal:
         for event in events:
             journal.append(event, {})
     raw = (folder / JOURNAL).read_bytes()
     with pytest.raises(GuardRefusedError) as refused:
         applied(store, restore_of(3), folder, resume=resume)
-    assert re.search(said, word_error(refused.value))
+    assert re.search(said, describe_error(refused.value))
     assert (folder / JOURNAL).read_bytes() == raw
 
 
@@ -541,7 +545,7 @@ def test_progress_reaches_its_end(tmp_path: Path) -> None:
     """What is told never falls and ends at the whole."""
     table, told = plan_of(restore_of(230)), []
     apply(
-        lambda: [table], MemoryStore(), ROOT, tmp_path, Options("hash"),
+        lambda: [table], MemoryStore(), ROOT, tmp_path, ApplyOptions("hash"),
         now=clock(), progress=lambda done, total: told.append((done, total)),
     )  # fmt: skip
     assert told == sorted(told)
@@ -550,7 +554,7 @@ def test_progress_reaches_its_end(tmp_path: Path) -> None:
 
 def test_an_empty_plan_is_done(tmp_path: Path) -> None:
     """Nothing to write is no failure."""
-    result = apply(list, MemoryStore(), ROOT, tmp_path, Options("hash"), now=clock())
+    result = apply(list, MemoryStore(), ROOT, tmp_path, ApplyOptions("hash"), now=clock())
     assert (result.exit_code, result.checked, dict(result.tallies)) == (0, 0, {})
 
 
@@ -572,7 +576,7 @@ def test_waves_one_by_one_are_the_whole_plan(tmp_path: Path) -> None:
         result = applied(store, in_waves(), tmp_path / "j", wave=wave, resume=wave > 1)
         assert result.exit_code == 0
         assert all(tally.written == tally.planned for tally in result.tallies.values())
-        assert result.tallies["ledger", "create"] == Tally(2, 2, 0, 0, 0)
+        assert result.tallies["ledger", "create"] == AppliedTally(2, 2, 0, 0, 0)
         assert result.checked == {1: 4, 2: 7, 3: 13}[wave]
     other = MemoryStore()
     applied(other, restore_of(9), tmp_path / "other")
@@ -627,7 +631,7 @@ def test_a_conflict_of_an_earlier_wave_withholds_cookies(tmp_path: Path) -> None
     assert applied(store, in_waves(), tmp_path / "j", wave=2, resume=True).exit_code == 0
     result = applied(store, in_waves(), tmp_path / "j", wave=3, resume=True)
     assert result.exit_code == 6
-    assert result.tallies["cookie", "create"] == Tally(2, 0, 0, 0, 2)
+    assert result.tallies["cookie", "create"] == AppliedTally(2, 0, 0, 0, 2)
     assert "conflict" in result.cookies_withheld
     store.write([Write(f"{ROOT}/00/0000/L0001", None, 0)])
     for wave in (1, 3):

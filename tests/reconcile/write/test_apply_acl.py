@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from backends.memory import MemoryStore
 from reconcile.errors import GuardRefusedError
-from reconcile.write.apply import Options, apply
+from reconcile.write.apply import ApplyOptions, apply
+from tests.support.memory_store import MemoryStore
 from tests.support.plans import action, clock, plan_of
 
 OURS = ("digest:us:hash",)
@@ -15,7 +15,7 @@ OURS = ("digest:us:hash",)
 def write(acl: str, principals: tuple[str, ...], store: MemoryStore, folder: Path) -> None:
     """Apply one record with these rights."""
     plan = plan_of([action("ledger", "create", "/00/0000/L0001", b"record")])
-    apply(lambda: [plan], store, "/ledgers", folder, Options("h", acl=acl, principals=principals), now=clock())
+    apply(lambda: [plan], store, "/ledgers", folder, ApplyOptions("h", acl=acl, principals=principals), now=clock())
 
 
 @pytest.mark.parametrize(

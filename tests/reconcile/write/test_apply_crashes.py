@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.errors import UnavailableError
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import PartlyAppliedError
 from reconcile.write import apply as engine
 from reconcile.write import undo
-from reconcile.write.apply import Options
+from reconcile.write.apply import ApplyOptions
 from reconcile.write.apply_results import Applied
-from reconcile.write.audit_journal import JOURNAL, Journal, Record, Torn, scan
+from reconcile.write.audit_journal import JOURNAL, AuditJournal, JournalLine, Torn, scan
 from recovery.codecs.replication_lock import encode_guard, encode_reuse
 from tests.support.failing_stores import CrashError, Fault, FaultyStore
+from tests.support.memory_store import MemoryStore
 from tests.support.plans import action, clock, plan_of, restore_of, state_of
 
 ROOT = "/ledgers"
@@ -45,7 +45,7 @@ def run(store: Any, table: pa.Table, journal: Path, *, resume: bool = False) -> 
         store,
         ROOT,
         journal,
-        Options("hash", resume=resume, batch_rows=BATCH, in_flight=1),
+        ApplyOptions("hash", resume=resume, batch_rows=BATCH, in_flight=1),
         now=clock(),
     )
 
@@ -90,12 +90,12 @@ def killed_at_byte(limit: int) -> Callable[[int, bytes], int]:
 
 def crash_journal_at(patch: pytest.MonkeyPatch, limit: int) -> None:
     """Make the next journals die after so many bytes."""
-    opened = Journal.open
+    opened = AuditJournal.open
 
-    def dying(*arguments: Any, **named: Any) -> Journal:
+    def dying(*arguments: Any, **named: Any) -> AuditJournal:
         return opened(*arguments, **named, write=killed_at_byte(limit))
 
-    patch.setattr(Journal, "open", dying)
+    patch.setattr(AuditJournal, "open", dying)
 
 
 FOREIGN = [("/00/0000/L0001", b"record 1"), ("/00/0000/L0002", b"somebody's"), ("/cookies/b0:3181", b"cookie 0")]
@@ -239,7 +239,7 @@ def test_any_plan_killed_any_number_of_times(
             assert (before.value, before.version) == (after.value, after.version)
         for tally in result.tallies.values():
             assert tally.planned == tally.written + tally.there + tally.conflicts + tally.withheld
-        records = [record for record in scan(journal / JOURNAL) if isinstance(record, Record)]
+        records = [record for record in scan(journal / JOURNAL) if isinstance(record, JournalLine)]
         assert [record.number for record in records] == list(range(len(records)))
 
 
@@ -307,11 +307,11 @@ def test_progress_goes_on_where_the_last_run_stopped(tmp_path: Path) -> None:
         store,
         ROOT,
         tmp_path,
-        Options("hash", resume=True, batch_rows=BATCH, in_flight=1),
+        ApplyOptions("hash", resume=True, batch_rows=BATCH, in_flight=1),
         now=clock(),
         progress=lambda done, total: told.append((done, total)),
     )
-    begun = [record for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)]
+    begun = [record for record in scan(tmp_path / JOURNAL) if isinstance(record, JournalLine)]
     assert [record.event for record in begun].count("resume") == 1
     assert told[0][0] > 2 * BATCH
     assert told[-1][0] == told[-1][1]

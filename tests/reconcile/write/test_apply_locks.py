@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from backends.errors import UnavailableError
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import GuardRefusedError, PartlyAppliedError, PlanError
 from reconcile.write import guards, undo
-from reconcile.write.apply import Options, apply
-from reconcile.write.apply_results import Applied, Conflict, Tally
+from reconcile.write.apply import ApplyOptions, apply
+from reconcile.write.apply_results import Applied, AppliedTally, Conflict
 from reconcile.write.plan_actions import survey_plan
 from recovery.codecs import replication_lock
 from recovery.codecs.replication_lock import MAX_LOCKS, encode_guard, encode_reuse
+from tests.support.memory_store import MemoryStore
 from tests.support.plans import action, clock, plan_of, state_of
 from tests.support.waiting import until
 
@@ -59,7 +59,7 @@ def filled(*numbers: int, lock_value: bytes | None = None) -> MemoryStore:
 
 def applied(store: Any, rows: list[dict[str, Any]], journal: Path, **options: Any) -> Applied:
     """Apply rows as a plan; nothing is waited for unless that is asked for."""
-    wanted = Options(PLAN, **{"patience_s": 0, "batch_rows": 3, **options})
+    wanted = ApplyOptions(PLAN, **{"patience_s": 0, "batch_rows": 3, **options})
     return apply(lambda: [plan_of(rows)], store, ROOT, journal, wanted, now=clock())
 
 
@@ -86,7 +86,10 @@ def test_the_lock_is_there_before_the_record(tmp_path: Path) -> None:
         if kept is not None:
             assert (kept.value, kept.owner) == (b'bookieId: "bkmeta-guard 3f3f3f3f3f3f3f3f"\n', 0)
             assert (kept.created_txn or 0) < (written.created_txn or 0)
-    assert result.tallies == {("ledger", "create"): Tally(20, 20, 0, 0, 0), ("lock", "lock"): Tally(10, 10, 0, 0, 0)}
+    assert result.tallies == {
+        ("ledger", "create"): AppliedTally(20, 20, 0, 0, 0),
+        ("lock", "lock"): AppliedTally(10, 10, 0, 0, 0),
+    }
     assert (result.checked, result.exit_code) == (30, 0)
 
 
@@ -122,7 +125,10 @@ def test_somebody_elses_lock_is_never_taken(tmp_path: Path) -> None:
     again = applied(store, [guarded(n) for n in range(4)], tmp_path / "j", resume=True)
     assert again.exit_code == 0
     assert value(store, lock(2)) == OURS
-    assert again.tallies == {("ledger", "create"): Tally(4, 4, 0, 0, 0), ("lock", "lock"): Tally(4, 4, 0, 0, 0)}
+    assert again.tallies == {
+        ("ledger", "create"): AppliedTally(4, 4, 0, 0, 0),
+        ("lock", "lock"): AppliedTally(4, 4, 0, 0, 0),
+    }
 
 
 def test_somebody_elses_lock_is_waited_for(tmp_path: Path) -> None:
@@ -155,7 +161,7 @@ def test_a_guard_of_an_earlier_plan_is_as_good(tmp_path: Path) -> None:
     store = filled(1, lock_value=former)
     before = state_of(store)
     result = applied(store, [replaced(1, "lock")], tmp_path / "j")
-    assert result.tallies["lock", "lock"] == Tally(1, 0, 1, 0, 0)
+    assert result.tallies["lock", "lock"] == AppliedTally(1, 0, 1, 0, 0)
     assert undone(store, tmp_path / "j").exit_code == 0
     assert value(store, lock(1)) == former
     assert value(store, ROOT + record(1)) == b"former"
@@ -185,8 +191,8 @@ def test_a_settled_record_is_written_before_the_lock_goes(tmp_path: Path) -> Non
     assert value(store, lock(2)) == former
     assert value(store, lock(3)) == WORKER
     assert result.tallies == {
-        ("ledger", "replace"): Tally(3, 2, 0, 1, 0),
-        ("lock", "release"): Tally(3, 1, 1, 0, 0),
+        ("ledger", "replace"): AppliedTally(3, 2, 0, 1, 0),
+        ("lock", "release"): AppliedTally(3, 1, 1, 0, 0),
     }
     assert result.exit_code == 6
 
@@ -236,8 +242,8 @@ def test_undo_leaves_the_lock_of_a_record_that_was_there_before(tmp_path: Path) 
     store = filled(2)
     store.write([Write(ROOT + record(1), b"record 1")])
     result = applied(store, [guarded(1), replaced(2, "lock")], tmp_path / "j")
-    assert result.tallies["ledger", "create"] == Tally(1, 0, 1, 0, 0)
-    assert result.tallies["lock", "lock"] == Tally(2, 2, 0, 0, 0)
+    assert result.tallies["ledger", "create"] == AppliedTally(1, 0, 1, 0, 0)
+    assert result.tallies["lock", "lock"] == AppliedTally(2, 2, 0, 0, 0)
     back = undone(store, tmp_path / "j")
     assert (back.exit_code, dict(back.done), dict(back.left)) == (6, {"replace": 1, "lock": 1}, {"lock": 1})
     assert (value(store, lock(1)), value(store, ROOT + record(1))) == (OURS, b"record 1")
@@ -250,7 +256,7 @@ def test_undo_puts_a_record_back_whose_lock_was_gone_before(tmp_path: Path) -> N
     store.write([Write(lock(4), WORKER)])
     before = {key: value(store, key) for key in store.dump()}
     result = applied(store, [replaced(3, "release"), replaced(4, "release")], tmp_path / "j")
-    assert result.tallies["lock", "release"] == Tally(2, 0, 2, 0, 0)
+    assert result.tallies["lock", "release"] == AppliedTally(2, 0, 2, 0, 0)
     back = undone(store, tmp_path / "j")
     assert (back.exit_code, dict(back.done)) == (0, {"replace": 2})
     assert {key: value(store, key) for key in store.dump()} == before
@@ -269,7 +275,10 @@ def test_undo_takes_the_lock_of_a_record_that_somebody_else_made_meanwhile(tmp_p
 
     store.write = write  # type: ignore[method-assign]  # the store in memory, troubled
     result = applied(store, [guarded(1)], tmp_path / "j")
-    assert result.tallies == {("ledger", "create"): Tally(1, 0, 0, 1, 0), ("lock", "lock"): Tally(1, 1, 0, 0, 0)}
+    assert result.tallies == {
+        ("ledger", "create"): AppliedTally(1, 0, 0, 1, 0),
+        ("lock", "lock"): AppliedTally(1, 1, 0, 0, 0),
+    }
     assert value(store, lock(1)) == OURS
     back = undone(store, tmp_path / "j")
     assert (back.exit_code, dict(back.done)) == (0, {"lock": 1})
@@ -298,7 +307,7 @@ def test_a_lock_that_a_broken_off_run_made_counts_once(is_taken: bool, tmp_path:
     again = applied(store, [guarded(1), guarded(2)], tmp_path / "j", resume=True)
     assert again.exit_code == (6 if is_taken else 0)
     assert value(store, ROOT + record(1)) == (None if is_taken else b"record 1")
-    assert again.tallies["ledger", "create"] == Tally(2, 1 if is_taken else 2, 0, int(is_taken), 0)
+    assert again.tallies["ledger", "create"] == AppliedTally(2, 1 if is_taken else 2, 0, int(is_taken), 0)
     assert again.tallies["lock", "lock"].conflicts == int(is_taken)
 
 
@@ -324,7 +333,10 @@ def test_what_a_run_wrote_without_an_answer_is_its_own(guard: str, is_of_lock: b
     store.write = inner_write  # type: ignore[method-assign]  # likewise
     again = applied(store, rows, tmp_path / "j", resume=True)
     assert again.exit_code == 0
-    assert again.tallies == {("ledger", "replace"): Tally(2, 2, 0, 0, 0), ("lock", guard): Tally(2, 2, 0, 0, 0)}
+    assert again.tallies == {
+        ("ledger", "replace"): AppliedTally(2, 2, 0, 0, 0),
+        ("lock", guard): AppliedTally(2, 2, 0, 0, 0),
+    }
     back = undone(store, tmp_path / "j")
     assert (back.exit_code, dict(back.done)) == (0, {"replace": 2, guard: 2})
     assert [value(store, key) for key in keys] == before
@@ -350,7 +362,7 @@ def test_undo_takes_the_lock_of_a_reused_id_back(tmp_path: Path) -> None:
     before = {key: value(store, key) for key in store.dump()}
     rows = [action("reuse_lock", "keep", lock(n).removeprefix(ROOT), encode_reuse(end), ledger=n) for n in (1, 2, 3)]
     result = applied(store, rows, tmp_path / "j")
-    assert result.tallies == {("reuse_lock", "keep"): Tally(3, 2, 1, 0, 0)}
+    assert result.tallies == {("reuse_lock", "keep"): AppliedTally(3, 2, 1, 0, 0)}
     assert (value(store, lock(1)), value(store, lock(2))) == (encode_reuse(end), earlier)
     store.write([Write(lock(3), WORKER, 0)])
     again = undone(store, tmp_path / "j")
@@ -411,14 +423,17 @@ def test_a_lock_that_is_gone_is_made_again_by_another_apply(tmp_path: Path) -> N
     assert (resumed.exit_code, resumed.changed) == (6, (lock(2).removeprefix(ROOT),))
     again = applied(store, rows, tmp_path / "k")
     assert (again.exit_code, value(store, lock(2))) == (0, OURS)
-    assert again.tallies == {("ledger", "create"): Tally(2, 0, 2, 0, 0), ("lock", "lock"): Tally(2, 1, 1, 0, 0)}
+    assert again.tallies == {
+        ("ledger", "create"): AppliedTally(2, 0, 2, 0, 0),
+        ("lock", "lock"): AppliedTally(2, 1, 1, 0, 0),
+    }
 
 
 def test_guards_by_names_wait_until_replication_is_disabled() -> None:
     """A worker would replace a silent member, whose copies then go; a plan without such guards is not asked."""
     store = MemoryStore()
-    guards.demand_no_replication(0, store, ROOT)
+    guards.require_no_replication(0, store, ROOT)
     with pytest.raises(GuardRefusedError, match="replication is enabled, and 3 ledgers of the plan"):
-        guards.demand_no_replication(3, store, ROOT)
+        guards.require_no_replication(3, store, ROOT)
     store.write([Write(f"{ROOT}/underreplication/disable", b"")])
-    guards.demand_no_replication(3, store, ROOT)
+    guards.require_no_replication(3, store, ROOT)

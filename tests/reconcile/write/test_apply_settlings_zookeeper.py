@@ -28,13 +28,13 @@ from reconcile.errors import PartlyAppliedError
 from reconcile.plan.actions import Passwords, make_ledger_actions, select_released
 from reconcile.rules import diff
 from reconcile.rules.holds import HOLD_PASSWORD_SIZE
-from reconcile.write.apply import Options, apply
+from reconcile.write.apply import ApplyOptions, apply
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import sort_by_key
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import LedgerMetadata, State
+from recovery.model.metadata import LedgerMetadata, LedgerState
 from tests.simulation import histories, inventories, judge
 from tests.simulation.inventories import View
 from tests.simulation.row_truth import PASSWORDS
@@ -65,9 +65,9 @@ def store(zookeeper_server: ZooKeeperServer) -> Iterator[ZooKeeperStore]:
         opened.close()
 
 
-def make_options(name: str) -> Options:
+def make_options(name: str) -> ApplyOptions:
     """Return how a plan is applied, by whichever process."""
-    return Options(f"{name} of this schedule", resume=True, batch_rows=4, in_flight=2, patience_s=0)
+    return ApplyOptions(f"{name} of this schedule", resume=True, batch_rows=4, in_flight=2, patience_s=0)
 
 
 def apply_and_die(hosts: str, actions: pa.Table, root: str, journal: Path, at: int) -> None:
@@ -125,7 +125,7 @@ class Schedule:
         for name, bookie in self.world.bookies.items():
             for ledger in list(bookie.shelves) if name not in without else ():
                 record = self.record(ledger)
-                closed = record is not None and record.state is State.CLOSED
+                closed = record is not None and record.state is LedgerState.CLOSED
                 named = record is not None and any(name in segment.members for segment in record.segments)
                 if record is None or (closed and not named and not self.is_locked(ledger)):
                     bookie.delete(ledger)
@@ -202,31 +202,33 @@ class Schedule:
         """Play it, and look after each step for what must never be."""
         self.apply(self.plan(self.reconstruct(self.lost)), "first")
         seen = {name for name in self.world.bookies if name not in self.lost}
-        self.demand_readable(seen)
+        self.require_readable(seen)
         guarded = {ledger for ledger in self.had if self.is_locked(ledger)}
         self.collect(without=self.lost)
         # The bookies that are back still look for garbage before anybody has looked at them.
         known = {ledger for ledger in self.had if self.record(ledger) is not None}
         self.collect()
-        kept = guarded | {ledger for ledger in known if (r := self.record(ledger)) and r.state is not State.CLOSED}
+        kept = guarded | {
+            ledger for ledger in known if (r := self.record(ledger)) and r.state is not LedgerState.CLOSED
+        }
         now = self.copies()
         for ledger in kept:
             assert now.get(ledger) == self.had[ledger], ledger
         self.apply(self.plan(self.reconstruct(())), "second")
         self.collect()
-        self.demand_nothing_lost(known)
+        self.require_nothing_lost(known)
 
-    def demand_readable(self, seen: set[str]) -> None:
+    def require_readable(self, seen: set[str]) -> None:
         """Through each closed record every entry up to its end that somebody seen serves is in his write set."""
         for ledger, entries in self.had.items():
             record = self.record(ledger)
-            if record is None or record.state is not State.CLOSED or record.last_entry is None:
+            if record is None or record.state is not LedgerState.CLOSED or record.last_entry is None:
                 continue
             for entry, holders in entries.items():
                 if entry <= record.last_entry and holders & seen:
                     assert holders & seen & write_set(record, entry), (ledger, entry)
 
-    def demand_nothing_lost(self, known: set[int]) -> None:
+    def require_nothing_lost(self, known: set[int]) -> None:
         """Of each ledger with a record, what was acknowledged, and somebody had, is kept: readable or held."""
         now = self.copies()
         for ledger in known & self.world.records.keys():
@@ -236,7 +238,7 @@ class Schedule:
                 if self.had[ledger].get(entry):
                     holders = now.get(ledger, {}).get(entry, set())
                     assert holders, (ledger, entry, "is gone")
-                    if record.state is State.CLOSED:
+                    if record.state is LedgerState.CLOSED:
                         assert record.last_entry is not None
                         assert entry <= record.last_entry, (ledger, entry, "is cut off")
                         assert holders & write_set(record, entry), (ledger, entry, "has no holder")

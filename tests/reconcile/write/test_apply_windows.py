@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from backends.errors import UnavailableError
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import PartlyAppliedError
-from reconcile.write.apply import Options, apply
+from reconcile.write.apply import ApplyOptions, apply
 from reconcile.write.audit_journal import JOURNAL
+from tests.support.memory_store import MemoryStore
 from tests.support.plans import action, clock, plan_of, restore_of
 from tests.support.waiting import PATIENCE_S
 
@@ -21,7 +21,7 @@ ROOT = "/ledgers"
 LEDGERS = 40
 FLYING = 2
 BATCH = 4
-OPTIONS = Options("hash", resume=True, batch_rows=BATCH, in_flight=FLYING)
+OPTIONS = ApplyOptions("hash", resume=True, batch_rows=BATCH, in_flight=FLYING)
 
 
 def batches(journal: Path, event: str) -> list[int]:
@@ -65,7 +65,7 @@ class Gated(MemoryStore):
                 self._now -= bool(numbers)
 
 
-def run(store: MemoryStore, journal: Path, options: Options = OPTIONS) -> Any:
+def run(store: MemoryStore, journal: Path, options: ApplyOptions = OPTIONS) -> Any:
     """Apply the plan."""
     return apply(lambda: [plan_of(restore_of(LEDGERS))], store, ROOT, journal, options, now=clock())
 
@@ -102,7 +102,7 @@ def test_a_run_that_failed_is_gone_on_with(tmp_path: Path) -> None:
 def test_one_in_flight_is_one_after_the_other(tmp_path: Path) -> None:
     """Each batch is recorded before the next is announced."""
     store = MemoryStore()
-    run(store, tmp_path, Options("hash", batch_rows=BATCH, in_flight=1))
+    run(store, tmp_path, ApplyOptions("hash", batch_rows=BATCH, in_flight=1))
     lines = [json.loads(line) for line in (tmp_path / JOURNAL).read_text().splitlines()]
     told = [line["event"] for line in lines if "batch" in line]
     assert told == ["intent", "done"] * (len(told) // 2)

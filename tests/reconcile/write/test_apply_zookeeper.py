@@ -19,9 +19,9 @@ from backends.protocols import Write
 from backends.registry import open_store
 from backends.zookeeper.store import ZooKeeperStore
 from reconcile.plan.edits import Edits, edit_plan
-from reconcile.write.apply import Options, apply
+from reconcile.write.apply import ApplyOptions, apply
 from reconcile.write.apply_results import Applied
-from reconcile.write.audit_journal import JOURNAL, Record, scan
+from reconcile.write.audit_journal import JOURNAL, JournalLine, scan
 from recovery.codecs.replication_lock import encode_guard
 from tests.support.command import run as command
 from tests.support.failing_stores import Fault, FaultyStore
@@ -71,7 +71,7 @@ def run(uri: str, ledgers: int, journal: Path) -> Applied:
     """Apply a restore."""
     table = plan_of(restore_of(ledgers))
     with open_store(uri, writable=True) as opened:
-        return apply(lambda: [table], opened.store, opened.root, journal, Options("hash"), now=clock())
+        return apply(lambda: [table], opened.store, opened.root, journal, ApplyOptions("hash"), now=clock())
 
 
 def contents(client: KazooClient, root: str) -> dict[str, tuple[bytes, int]]:
@@ -144,7 +144,7 @@ def test_killed_again_and_again(uri: str, raw: KazooClient, tmp_path: Path) -> N
     made = {key: raw.exists(root_of(uri) + key) for pair in locks.items() for key in pair}
     assert all(made[lock].czxid < made[record].czxid for record, lock in locks.items())
     assert not any(made[lock].ephemeralOwner for lock in locks.values())
-    records = [record for record in scan(journal) if isinstance(record, Record)]
+    records = [record for record in scan(journal) if isinstance(record, JournalLine)]
     assert sum(record.event == "resume" for record in records) >= kills - 1
     end = records[-1].fields["counts"]
     assert all(planned == written + there and not conflicts for planned, written, there, conflicts, _ in end.values())
@@ -168,7 +168,7 @@ def test_a_lost_answer_over_the_wire(
                 self._faults = lambda _: None
 
     store = ZooKeeperStore(zookeeper_server.hosts)
-    options = Options("hash", in_flight=1)
+    options = ApplyOptions("hash", in_flight=1)
     result = apply(lambda: [table], Cut(store, lambda _: None), root_of(uri), tmp_path, options, now=clock())
     store.close()
     assert result.exit_code == 0
@@ -200,7 +200,7 @@ def test_a_replacement_on_a_real_server(uri: str, raw: KazooClient, tmp_path: Pa
         action("ledger", "remove", "/c", None, expects=0, before=b"old"),
     ]
     with open_store(uri, writable=True) as opened:
-        result = apply(lambda: [plan_of(rows)], opened.store, opened.root, tmp_path, Options("hash"), now=clock())
+        result = apply(lambda: [plan_of(rows)], opened.store, opened.root, tmp_path, ApplyOptions("hash"), now=clock())
     assert contents(raw, root) == {"/a": (b"good", 1), "/b": (b"newer", 1)}
     assert [conflict.key for conflict in result.conflicts] == ["/b"]
 
@@ -243,7 +243,7 @@ def test_a_server_that_comes_back_within_the_patience_is_gone_on_with(kills: tup
     rows = [action("ledger", "create", f"/00/{n:04d}/L0000", b"record") for n in range(6)]
     store = ZooKeeperStore(server.hosts)
     try:
-        options = Options("hash", in_flight=1, batch_rows=1)
+        options = ApplyOptions("hash", in_flight=1, batch_rows=1)
         line = Dying(store, lambda _: None)
         done = apply(lambda: [plan_of(rows)], line, "/ledgers", tmp_path / "j", options, now=clock())
         assert done.exit_code == 0

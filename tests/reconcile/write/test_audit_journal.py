@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from reconcile.errors import JournalError
 from reconcile.jobs.diagnose.audit import read_journal
-from reconcile.write.audit_journal import JOURNAL, Approval, Journal, Record, Torn, scan
-from reconcile.write.journal_events import AnnouncedWrite, Done, End, Intent, append_event
+from reconcile.write.audit_journal import JOURNAL, Approval, AuditJournal, JournalLine, Torn, scan
+from reconcile.write.journal_events import AnnouncedWrite, ApplyEnd, Done, Intent, append_event
 from tests.support.plans import clock
 
 BINDING = {"plan": "p"}
 
 
-def opened(folder: Path, *, resume: bool = False, **named: Any) -> Journal:
+def opened(folder: Path, *, resume: bool = False, **named: Any) -> AuditJournal:
     """Open a journal; what is replayed goes nowhere."""
-    return Journal.open(folder, BINDING, resume=resume, now=clock(), **{"replay": lambda _: None, **named})
+    return AuditJournal.open(folder, BINDING, resume=resume, now=clock(), **{"replay": lambda _: None, **named})
 
 
 def written(folder: Path, lines: int = 5) -> Path:
@@ -38,8 +38,8 @@ def written(folder: Path, lines: int = 5) -> Path:
 def test_records_come_back_in_order(tmp_path: Path) -> None:
     """Each has its number, its time and its fields, and names the one before it."""
     records = list(scan(written(tmp_path)))
-    assert all(isinstance(record, Record) for record in records)
-    kept = [record for record in records if isinstance(record, Record)]
+    assert all(isinstance(record, JournalLine) for record in records)
+    kept = [record for record in records if isinstance(record, JournalLine)]
     assert [(r.number, r.event, r.fields.get("batch")) for r in kept] == [
         (0, "begin", None), *((n + 1, "intent", n) for n in range(5)),
     ]  # fmt: skip
@@ -68,7 +68,7 @@ def test_a_changed_byte_is_seen(tmp_path_factory: pytest.TempPathFactory, data: 
         records = list(scan(file))
     except JournalError:
         return
-    assert all(isinstance(record, Record) for record in records[:-1])
+    assert all(isinstance(record, JournalLine) for record in records[:-1])
     assert isinstance(records[-1], Torn)
 
 
@@ -115,11 +115,11 @@ def test_a_torn_end_is_cut_off_and_told(tmp_path: Path) -> None:
     for end in (b'{"n":6,"prev"', bytes(300), b"{" + bytes(200) + b"\n", b"x"):
         file.write_bytes(whole + end)
         assert list(scan(file))[-1] == Torn(len(whole), len(end))
-        replayed: list[Record] = []
+        replayed: list[JournalLine] = []
         opened(tmp_path, resume=True, replay=replayed.append).close()
         assert len(replayed) == 6
         last = list(scan(file))[-1]
-        assert isinstance(last, Record)
+        assert isinstance(last, JournalLine)
         assert (last.event, last.number, last.fields["torn"]) == ("resume", 6, len(end))
 
 
@@ -150,7 +150,7 @@ def test_a_write_in_pieces_is_whole(tmp_path: Path) -> None:
     """An operating system that takes some bytes at a time gets them all."""
     with opened(tmp_path, write=lambda handle, data: os.write(handle, data[:7])) as journal:
         journal.append("end", {"counts": {}})
-    assert [record.event for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)] == ["begin", "end"]
+    assert [record.event for record in scan(tmp_path / JOURNAL) if isinstance(record, JournalLine)] == ["begin", "end"]
 
 
 def mode_of(path: Path) -> int:
@@ -210,7 +210,7 @@ def test_approvals_stand_in_the_journal(tmp_path: Path) -> None:
     for approvals in ([Approval("ann", "ab")], []):
         with opened(tmp_path, resume=True, approvals=approvals):
             pass
-    records = [record for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)]
+    records = [record for record in scan(tmp_path / JOURNAL) if isinstance(record, JournalLine)]
     assert [record.fields.get("approved") for record in records] == [[{"by": "ann", "hash": "ab"}], None]
 
 
@@ -243,7 +243,7 @@ def test_a_reason_stands_in_the_journal(tmp_path: Path) -> None:
     for reason in ("INC-4711: restore after the loss", None, "INC-4711, second half"):
         with opened(tmp_path, resume=True, reason=reason):
             pass
-    records = [record for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)]
+    records = [record for record in scan(tmp_path / JOURNAL) if isinstance(record, JournalLine)]
     assert [record.event for record in records] == ["begin", "resume", "resume"]
     assert [record.fields.get("reason") for record in records] == [
         "INC-4711: restore after the loss", None, "INC-4711, second half"
@@ -275,7 +275,7 @@ def test_batches_are_counted_as_their_json_has_them(
     with opened(folder) as journal:
         append_event(journal, Intent(0, "ledger", writes))
         append_event(journal, Done(0, versions, (), ()))
-        append_event(journal, End({}, 0))
+        append_event(journal, ApplyEnd({}, 0))
     account = read_journal(folder / JOURNAL, ())
     expected = Counter(op for op, version in zip(ops, versions, strict=True) if version is not None)
     assert (account.runs[0].writes, account.runs[0].ended, account.records) == (expected, "ended", 4)

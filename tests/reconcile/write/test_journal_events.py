@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from backends.memory import TRANSACTION_BYTES, MemoryStore
 from backends.protocols import Write
 from reconcile.write import audit_journal, undo
-from reconcile.write.apply import Options, apply
+from reconcile.write.apply import ApplyOptions, apply
 from reconcile.write.apply_results import Applied
 from reconcile.write.audit_journal import JOURNAL
 from reconcile.write.freezing import freeze
 from reconcile.write.journal_events import FreezeHistory
 from recovery.codecs.store import Layout, layout_bytes
+from tests.support.memory_store import TRANSACTION_BYTES, MemoryStore
 from tests.support.plans import action, clock, plan_of, restore_of
 
 DATA = Path("tests/data/journals")
@@ -65,7 +65,7 @@ def damaged_store() -> MemoryStore:
 def change_rights(store: MemoryStore, folder: Path, *, thaw: bool = False) -> None:
     """Freeze, or thaw, as the commands do."""
     past = FreezeHistory()
-    with audit_journal.Journal.open(
+    with audit_journal.AuditJournal.open(
         folder, freeze.make_binding(ROOT), resume=True, now=now, replay=past.replay
     ) as journal:
         if thaw:
@@ -78,7 +78,7 @@ def change_rights(store: MemoryStore, folder: Path, *, thaw: bool = False) -> No
 def apply_plan(store: MemoryStore, folder: Path, *, resume: bool = False) -> Applied:
     """Apply a plan in small batches."""
     rows = [row for row in ROWS if row["kind"] != "layout"]
-    options = Options("hash", resume=resume, batch_rows=4, in_flight=2, reason="a test")
+    options = ApplyOptions("hash", resume=resume, batch_rows=4, in_flight=2, reason="a test")
     return apply(lambda: [plan_of(rows)], store, ROOT, folder, options, now=clock())
 
 
@@ -128,7 +128,7 @@ def test_the_lines_are_those_of_an_earlier_version(tmp_path: Path, name: str) ->
 def test_a_journal_of_an_earlier_version_is_whole(name: str) -> None:
     """Its hashes hold."""
     records = list(audit_journal.scan(DATA / f"{name}.jsonl"))
-    assert all(isinstance(record, audit_journal.Record) for record in records)
+    assert all(isinstance(record, audit_journal.JournalLine) for record in records)
     assert len(records) > 5
 
 
@@ -177,7 +177,7 @@ def test_former_values_of_any_size_are_put_back(tmp_path: Path) -> None:
     for key in ledgers:
         store.write([Write(ROOT + key, former)])
     rows = [action("ledger", "replace", key, b"small", expects=0, before=former) for key in ledgers]
-    apply(lambda: [plan_of(rows)], store, ROOT, tmp_path / "j", Options("hash"), now=clock())
+    apply(lambda: [plan_of(rows)], store, ROOT, tmp_path / "j", ApplyOptions("hash"), now=clock())
     done = undo.undo(undo.propose(tmp_path / "j", store, ROOT), store, ROOT, now=clock())
     assert (done.done, done.left) == ({"replace": 20}, {})
     assert {stored.value for _, stored in store.get_many(ROOT + key for key in ledgers) if stored} == {former}

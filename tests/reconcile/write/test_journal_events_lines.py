@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from reconcile.errors import GuardRefusedError
-from reconcile.write.audit_journal import Record
-from reconcile.write.guards import demand_sound_waves, demand_waves_before
+from reconcile.write.audit_journal import JournalLine
+from reconcile.write.guards import require_sound_waves, require_waves_before
 from reconcile.write.journal_events import FREEZE, LOCK, THAW, EarlierRuns, FreezeHistory, WriteCount
 from reconcile.write.plan_actions import RELEASE
 
@@ -17,7 +17,7 @@ def replayed(*lines: tuple[str, dict[str, Any]], before: int = -1, last: int = 9
     kinds = (("ledger", "create"), (LOCK, LOCK), (LOCK, RELEASE))
     runs = EarlierRuns(before, last, {kind: WriteCount() for kind in kinds})
     for number, (event, fields) in enumerate(lines):
-        runs.replay(Record(number, "", event, fields, ""))
+        runs.replay(JournalLine(number, "", event, fields, ""))
     return runs
 
 
@@ -101,10 +101,10 @@ def test_a_wave_waits_for_those_before_it(lines: tuple[Any, ...], *, is_refused:
     """Up to the last action of those, none of them presumed; what was left in conflict came to its end."""
     runs = replayed(*lines, before=2)
     if not is_refused:
-        demand_waves_before(runs, Path("j"), 1)
+        require_waves_before(runs, Path("j"), 1)
         return
     with pytest.raises(GuardRefusedError, match="wave 1"):
-        demand_waves_before(runs, Path("j"), 1)
+        require_waves_before(runs, Path("j"), 1)
 
 
 @pytest.mark.parametrize(
@@ -127,17 +127,17 @@ def test_a_wave_waits_for_scrutinies(
     """Of all waves before it, by all bookies, with as many unexpected findings as a person accepts."""
     runs = replayed(*lines)
     if problem is None:
-        demand_sound_waves(runs, wave, accepted)
+        require_sound_waves(runs, wave, accepted)
         return
     with pytest.raises(GuardRefusedError, match=problem):
-        demand_sound_waves(runs, wave, accepted)
+        require_sound_waves(runs, wave, accepted)
 
 
 def frozen(*lines: tuple[str, dict[str, Any]]) -> FreezeHistory:
     """Return what is in force after these lines."""
     history = FreezeHistory()
     for number, (event, fields) in enumerate(lines):
-        history.replay(Record(number, "", event, fields, ""))
+        history.replay(JournalLine(number, "", event, fields, ""))
     return history
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Versioned, Write
 from reconcile.errors import PlanError
 from reconcile.plan.actions import KEEP, REUSE_LOCK, SUBTREE, Guard
@@ -29,6 +28,7 @@ from reconcile.write.plan_actions import (
     survey_plan,
 )
 from recovery.codecs.replication_lock import encode_guard, encode_reuse
+from tests.support.memory_store import MemoryStore
 from tests.support.plans import action, plan_of
 
 RECORD = "/00/0000/L0001"

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from backends.errors import OutcomeUnknownError
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import GuardRefusedError
 from reconcile.write import apply, rehearse
 from reconcile.write.apply_results import Applied
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model import tables
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 
 ROOT = "/bkmeta-rehearsal/ledgers"
@@ -35,7 +35,7 @@ def _begin(dataset: Dataset, store: MemoryStore, root: str = ROOT) -> rehearse.M
 
 
 def _applied(dataset: Dataset, store: MemoryStore, folder: Path) -> Applied:
-    options = apply.Options(plan_hash=dataset.manifest["hash"], resume=folder.exists())
+    options = apply.ApplyOptions(plan_hash=dataset.manifest["hash"], resume=folder.exists())
     return apply.apply(lambda: dataset.batches("actions"), store, ROOT, folder, options, now=_now)
 
 

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 
 from backends.errors import UnavailableError
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.plan.actions import SUBTREE
 from reconcile.write import undo
-from reconcile.write.apply import Options, apply
-from reconcile.write.audit_journal import JOURNAL, Record, scan
+from reconcile.write.apply import ApplyOptions, apply
+from reconcile.write.audit_journal import JOURNAL, JournalLine, scan
 from reconcile.write.journal_events import Undid
 from recovery.model import tables
 from tests.support.failing_stores import Fault, FaultyStore
+from tests.support.memory_store import MemoryStore
 from tests.support.plans import action, clock, plan_of, restore_of
 
 ROOT = "/ledgers"
@@ -31,7 +31,7 @@ def replaced(folder: Path) -> MemoryStore:
     store.write([Write(ROOT + key, b"former") for key in KEYS])
     rows = [action("ledger", "replace", key, b"record", expects=0, before=b"former") for key in KEYS[:4]]
     rows.append(action("ledger", "remove", KEYS[4], None, expects=0, before=b"former"))
-    assert apply(lambda: [plan_of(rows)], store, ROOT, folder, Options("hash"), now=clock()).exit_code == 0
+    assert apply(lambda: [plan_of(rows)], store, ROOT, folder, ApplyOptions("hash"), now=clock()).exit_code == 0
     return store
 
 
@@ -67,7 +67,9 @@ def test_what_stays_is_in_the_journal(tmp_path: Path, monkeypatch: pytest.Monkey
     result = undo.undo(undo.propose(tmp_path, store, ROOT), store, ROOT, now=clock())
     assert (result.left, len(result.listed)) == ({"replace": 4, "remove": 1}, 2)
     told = [
-        one.fields["left"] for one in scan(tmp_path / JOURNAL) if isinstance(one, Record) and one.event == Undid.event
+        one.fields["left"]
+        for one in scan(tmp_path / JOURNAL)
+        if isinstance(one, JournalLine) and one.event == Undid.event
     ]
     assert sum(map(len, told)) == 5
 
@@ -78,7 +80,7 @@ def test_only_what_an_apply_wrote_is_proposed(tmp_path: Path) -> None:
     store.write([Write(ROOT + key, b"former") for key in KEYS[:3]])
     store.write([Write(ROOT + KEYS[0], b"record", 0)])
     rows = [action("ledger", "replace", key, b"record", expects=0, before=b"former") for key in KEYS[:3]]
-    apply(lambda: [plan_of(rows)], store, ROOT, tmp_path, Options("hash"), now=clock())
+    apply(lambda: [plan_of(rows)], store, ROOT, tmp_path, ApplyOptions("hash"), now=clock())
     assert undo.propose(tmp_path, store, ROOT).writes == {("ledger", "replace"): 2}
 
 
@@ -113,7 +115,7 @@ def test_a_journal_of_another_root_or_store_is_refused(tmp_path: Path) -> None:
 def test_what_is_confirmed(tmp_path: Path) -> None:
     """A raised generator stays, so it is not counted; the hash does not depend on the order of names."""
     store = MemoryStore()
-    apply(lambda: [plan_of(restore_of(3))], store, ROOT, tmp_path, Options("hash"), now=clock())
+    apply(lambda: [plan_of(restore_of(3))], store, ROOT, tmp_path, ApplyOptions("hash"), now=clock())
     proposal = undo.propose(tmp_path, store, ROOT, replaced_only=True)
     assert ("generator", "raise") not in proposal.writes
     assert proposal.writes["ledger", "create"] == 2
@@ -139,6 +141,6 @@ def test_only_records_of_ledgers_need_a_frozen_store(tmp_path: Path) -> None:
     for number, row in enumerate((action(SUBTREE, "create", "//topics/t", b"n"), restore_of(3)[2])):
         store, folder = MemoryStore(), tmp_path / str(number)
         table = pa.Table.from_pylist([{"seq": 1, **row}], schema=tables.ACTIONS)
-        apply(partial(list, [table]), store, ROOT, folder, Options("hash"), now=clock())
+        apply(partial(list, [table]), store, ROOT, folder, ApplyOptions("hash"), now=clock())
         with pytest.raises(GuardRefusedError, match="is not frozen") if number else nullcontext():
             assert undo.propose(folder, store, ROOT).created_ledgers == 0

@@ -8,22 +8,22 @@ from contextlib import contextmanager, nullcontext
 import pytest
 
 from backends.bookie import frames
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.write.guards import (
     OPEN_ACL,
     choose_acl,
-    demand_admin,
-    demand_creation,
-    demand_room_for_locks,
-    demand_same_root,
-    demand_stopped,
-    demand_unused,
+    require_admin,
+    require_creation,
+    require_room_for_locks,
+    require_same_root,
+    require_stopped,
+    require_unused,
 )
 from reconcile.write.plan_actions import Action
 from recovery.codecs.replication_lock import MAX_LOCKS
 from tests.support.failing_stores import FaultyStore
+from tests.support.memory_store import MemoryStore
 
 BASE = "/ledgers"
 
@@ -57,10 +57,10 @@ def test_a_layout_that_is_not_the_plans(
     """Only a person's own replacement names what stands there; whoever is refused is shown both values."""
     store = filled(**{"/LAYOUT": b"2\ntheirs"})
     if not is_refused:
-        demand_same_root([layout_action(op, value, before)], store, BASE)
+        require_same_root([layout_action(op, value, before)], store, BASE)
         return
     with pytest.raises(GuardRefusedError) as refused:
-        demand_same_root([layout_action(op, value, before)], store, BASE)
+        require_same_root([layout_action(op, value, before)], store, BASE)
     assert "2\\ntheirs" in str(refused.value)
     assert repr((value or b"").decode()) in str(refused.value)
 
@@ -71,7 +71,7 @@ def test_running_bookies_are_named_up_to_five(running: int, named: int) -> None:
     store = MemoryStore()
     store.write([Write(f"/available/b{n}:3181", b"") for n in range(running)])
     with pytest.raises(GuardRefusedError) as refused:
-        demand_unused(store, "/")
+        require_unused(store, "/")
     said = str(refused.value)
     assert sum(f"b{n}:3181" in said for n in range(running)) == named
     assert ("…" in said) == (running > named)
@@ -86,7 +86,7 @@ def test_who_cannot_freeze_is_not_advised_to() -> None:
         (FaultyStore(store, lambda _: None), Advice.STOP_OR_ACCEPT_UNFROZEN),
     ):
         with pytest.raises(GuardRefusedError) as refused:
-            demand_unused(used, BASE)
+            require_unused(used, BASE)
         assert refused.value.remedy == Remedy(advice)
         assert refused.value.subject == BASE
 
@@ -125,10 +125,10 @@ def test_only_what_speaks_a_bookies_protocol_runs(size: bytes, *, is_bookie: boo
     """The size of a frame that a bookie could send; a proxy that closes, or says something else, is none."""
     with answering(size) as address:
         if not is_bookie:
-            demand_stopped([address, "a-name"])
+            require_stopped([address, "a-name"])
             return
         with pytest.raises(GuardRefusedError, match="1 bookie is running") as refused:
-            demand_stopped([address, "a-name"])
+            require_stopped([address, "a-name"])
     assert refused.value.subject == address
 
 
@@ -136,7 +136,7 @@ def test_where_nothing_listens_no_bookie_runs() -> None:
     """A refused connection is no answer."""
     with answering(b"") as address:
         pass
-    demand_stopped([address])
+    require_stopped([address])
 
 
 def test_locks_are_counted_with_those_that_are_there() -> None:
@@ -146,11 +146,11 @@ def test_locks_are_counted_with_those_that_are_there() -> None:
     names = [f"urL{n:010d}" for n in range(there)]
     store.children = lambda key: names  # type: ignore[method-assign]  # noqa: ARG005 - more than it would list
     locks = [f"/underreplication/locks/urL{n:010d}" for n in range(there, there + planned)]
-    demand_room_for_locks([*locks, "/underreplication/locks/urL0000000000"], store, BASE)
+    require_room_for_locks([*locks, "/underreplication/locks/urL0000000000"], store, BASE)
     with pytest.raises(GuardRefusedError, match=f"holds {there} locks"):
-        demand_room_for_locks([*locks, "/underreplication/locks/urL9999999999"], store, BASE)
+        require_room_for_locks([*locks, "/underreplication/locks/urL9999999999"], store, BASE)
     names += [f"urL{n:010d}" for n in range(there, MAX_LOCKS + 1)]
-    demand_room_for_locks([], store, BASE)
+    require_room_for_locks([], store, BASE)
 
 
 @pytest.mark.parametrize("root", ["/", "/ledgers", "/cluster/ledgers"])
@@ -202,7 +202,7 @@ def test_a_node_is_made_by_whoever_may_create_above_it(
             store.write([Write(BASE + above, b"")])
             store.set_acl(BASE + above, rights, expected=0)
     with pytest.raises(GuardRefusedError, match="CREATE above it") if is_refused else nullcontext():
-        demand_creation(store, BASE, key, "digest:me")
+        require_creation(store, BASE, key, "digest:me")
 
 
 @pytest.mark.parametrize(
@@ -219,6 +219,6 @@ def test_a_node_is_made_by_whoever_may_create_above_it(
 def test_who_may_change_rights(rights: str, *, is_refused: bool) -> None:
     """Whoever is named with ADMIN, or all are; a store that masks who has which could not be given them back."""
     with pytest.raises(GuardRefusedError, match="ADMIN") if is_refused else nullcontext():
-        demand_admin(BASE, "/idgen", rights, "digest:me")
+        require_admin(BASE, "/idgen", rights, "digest:me")
     if not rights.endswith("x:r"):
-        demand_admin(BASE, "/idgen", rights, "digest:super:secret")
+        require_admin(BASE, "/idgen", rights, "digest:super:secret")

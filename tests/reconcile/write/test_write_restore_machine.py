@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.write import audit_journal
 from reconcile.write.freezing import freeze
+from tests.support.memory_store import MemoryStore
 from tests.support.restores import Schedule
 
 SCHEDULES: Final = int(os.environ.get("BKMETA_SOAK_SCHEDULES", "250"))
@@ -32,7 +32,7 @@ def frozen_store(folder: Path) -> MemoryStore:
     store = MemoryStore()
     store.write([Write(f"{ROOT}/idgen", b"")])
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    with audit_journal.Journal.open(
+    with audit_journal.AuditJournal.open(
         folder, freeze.make_binding(ROOT), resume=True, now=lambda: now, replay=lambda _record: None
     ) as journal:
         freeze.carry_out(freeze.propose_freeze(store, ROOT, "digest:tool:aGFzaGhhc2g="), store, journal)

@@ -40,7 +40,7 @@ def frozen_root(store: ZooKeeperStore, folder: Path) -> str:
     store.write([Write(f"{root}/idgen", b"")])
     now = datetime(2026, 1, 1, tzinfo=UTC)
     binding = freeze.make_binding(root)
-    with audit_journal.Journal.open(
+    with audit_journal.AuditJournal.open(
         folder, binding, resume=True, now=lambda: now, replay=lambda _record: None
     ) as journal:
         freeze.carry_out(freeze.propose_freeze(store, root, digest_principal(AUTH)), store, journal)

@@ -15,20 +15,20 @@ from backends.errors import (
     UnavailableError,
     VersionConflictError,
 )
-from backends.memory import TRANSACTION_BYTES, MemoryStore
 from backends.protocols import Versioned, Write
-from reconcile.write.audit_journal import JOURNAL, Journal, Record, scan
+from reconcile.write.audit_journal import JOURNAL, AuditJournal, JournalLine, scan
 from reconcile.write.journal_events import AclDone, AclIntent
 from reconcile.write.writer import (
     BATCH_BYTES,
-    Outcome,
+    ChangeOutcome,
     RecordTarget,
-    Step,
     Writer,
+    WriteStep,
     cut_transactions,
     settle_changes,
 )
 from tests.support.failing_stores import Fault, FaultyStore
+from tests.support.memory_store import TRANSACTION_BYTES, MemoryStore
 
 ROOT = "/ledgers"
 ROUNDS: Final = 10
@@ -67,7 +67,7 @@ def make_target(store: MemoryStore | FaultyStore) -> RecordTarget[Creation]:
 
 def settle(
     store: MemoryStore | FaultyStore, changes: Sequence[Creation], *, is_whole: bool = False
-) -> dict[str, Outcome]:
+) -> dict[str, ChangeOutcome]:
     """Read, and settle."""
     target = make_target(store)
     return settle_changes(target, changes, target.read(changes), is_whole=is_whole)
@@ -79,9 +79,9 @@ def test_what_is_there_and_what_differs_is_told_apart() -> None:
     store.write([Write(f"{ROOT}/a", b"same"), Write(f"{ROOT}/b", b"other")])
     outcomes = settle(store, [Creation("/a", b"same"), Creation("/b", b"wanted"), Creation("/c", b"new")])
     assert outcomes == {
-        "/a": Outcome(),
-        "/b": Outcome(conflict="other bytes are there"),
-        "/c": Outcome(version=0),
+        "/a": ChangeOutcome(),
+        "/b": ChangeOutcome(conflict="other bytes are there"),
+        "/c": ChangeOutcome(version=0),
     }
 
 
@@ -107,7 +107,7 @@ def test_a_key_that_cannot_be_removed_is_left_and_the_others_go() -> None:
     store = MemoryStore()
     store.write([Write(f"{ROOT}/a/child", b""), Write(f"{ROOT}/b", b"")])
     outcomes = settle(store, [Creation("/a", None), Creation("/b", None)])
-    assert outcomes == {"/a": Outcome(conflict="there are nodes below it"), "/b": Outcome(version=-1)}
+    assert outcomes == {"/a": ChangeOutcome(conflict="there are nodes below it"), "/b": ChangeOutcome(version=-1)}
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -120,7 +120,7 @@ def test_a_lost_answer_is_told_by_reading(error: OutcomeUnknownError, after: boo
     store = MemoryStore()
     faulty = FaultyStore(store, {0: Fault(error, after=after)}.get)
     target = make_target(faulty)
-    assert settle_changes(target, [Creation("/a", b"new")]) == {"/a": Outcome(version=0)}
+    assert settle_changes(target, [Creation("/a", b"new")]) == {"/a": ChangeOutcome(version=0)}
 
 
 def test_a_store_that_never_answers_is_not_available() -> None:
@@ -147,11 +147,11 @@ def test_large_changes_are_cut_into_transactions() -> None:
     with pytest.raises(TooLargeError):
         store.write([Write(ROOT + change.key, change.value) for change in changes])
     too_large = Creation("/large", bytes(TRANSACTION_BYTES + 1))
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, ChangeOutcome] = {}
     for transaction in cut_transactions([*changes, too_large]):
         outcomes |= settle(store, transaction)
     assert outcomes.pop("/large").conflict == "it is larger than what the store takes"
-    assert set(outcomes.values()) == {Outcome(version=0)}
+    assert set(outcomes.values()) == {ChangeOutcome(version=0)}
 
 
 def test_nothing_is_made_that_is_not_announced_before(tmp_path: Path) -> None:
@@ -159,13 +159,13 @@ def test_nothing_is_made_that_is_not_announced_before(tmp_path: Path) -> None:
     seen: list[list[str]] = []
 
     def read_events() -> list[str]:
-        return [record.event for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)]
+        return [record.event for record in scan(tmp_path / JOURNAL) if isinstance(record, JournalLine)]
 
     def make() -> None:
         seen.append(read_events())
 
-    steps = [Step([AclIntent("freeze", "touch", key)], make, lambda _made: AclDone("/")) for key in ("/a", "/b")]
-    with Journal.open(
+    steps = [WriteStep([AclIntent("freeze", "touch", key)], make, lambda _made: AclDone("/")) for key in ("/a", "/b")]
+    with AuditJournal.open(
         tmp_path, {}, resume=False, now=lambda: datetime(2026, 1, 1, tzinfo=UTC), replay=lambda _record: None
     ) as journal:
         writer = Writer(journal)
@@ -214,7 +214,7 @@ def test_the_last_try_is_read_as_well(error: Exception) -> None:
     """What it made is made, though no answer said so."""
     store = Troubled(error, is_last_made=True)
     version = None if isinstance(error, VersionConflictError) else 0
-    assert settle(store, [Creation("/a", b"new")]) == {"/a": Outcome(version=version)}
+    assert settle(store, [Creation("/a", b"new")]) == {"/a": ChangeOutcome(version=version)}
     assert store.tries == ROUNDS
 
 
@@ -225,5 +225,5 @@ def test_what_no_try_made_is_no_outcome(error: Exception, raised: type[Exception
         settle(Troubled(error, is_last_made=False), [Creation("/a", b"new")])
     store = Troubled(VersionConflictError("/ledgers/a"), is_last_made=False)
     assert settle(store, [Creation("/a", b"new")]) == {
-        "/a": Outcome(conflict="another program changes it all the time")
+        "/a": ChangeOutcome(conflict="another program changes it all the time")
     }

@@ -7,7 +7,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recovery.archive.choice import COLUMNS, KNOWN, Choice, Chosen, choose, drop_repeated, list_topics, measure_frames
+from recovery.archive.choice import (
+    COLUMNS,
+    KNOWN,
+    ArchiveChoice,
+    Chosen,
+    choose,
+    drop_repeated,
+    list_topics,
+    measure_frames,
+)
 from recovery.model.ids import LedgerId
 from recovery.model.positions import FAR
 from recovery.model.tables import ARCHIVED, CATALOG_LEDGERS
@@ -76,7 +85,7 @@ def test_closed_ledgers_that_are_asked_for_are_taken(
     row: dict[str, Any], choice: dict[str, Any], counted: str | None
 ) -> None:
     """Each other one is counted once, as what keeps it out; one that is not named is not counted at all."""
-    found = choose(stored(row), archived(), Choice(NOW, **choice))
+    found = choose(stored(row), archived(), ArchiveChoice(NOW, **choice))
     assert {name: count for name, count in found.counts.items() if count} == ({} if counted is None else {counted: 1})
     assert lists(found) == [[0] if counted == "taken" else [], [], []]
 
@@ -102,7 +111,7 @@ def test_closed_ledgers_that_are_asked_for_are_taken(
 )  # fmt: skip
 def test_what_the_archive_has_is_the_same_ledger(row: dict[str, Any], known: dict[str, Any], counted: str) -> None:
     """By all that a closed ledger keeps; another history under its id is neither had nor taken."""
-    found = choose(stored(row), archived(known), Choice(NOW))
+    found = choose(stored(row), archived(known), ArchiveChoice(NOW))
     assert {name: count for name, count in found.counts.items() if count} == {counted: 1}
     places = ("taken", "archived", "other_history")
     assert lists(found) == [[0] if counted == name else [] for name in places]
@@ -112,11 +121,11 @@ def test_each_ledger_is_compared_with_its_own_row() -> None:
     """Wherever that stands; places are those of each table."""
     rows = stored(*({"ledger": n, "last_entry": n} for n in (5, 6, 7, 8)), {"ledger": 9, "state": "OPEN"})
     known = archived(*({"ledger": n, "last_entry": n} for n in (8, 99, 6)), {"ledger": 5, "last_entry": 4})
-    found = choose(rows, known, Choice(NOW))
+    found = choose(rows, known, ArchiveChoice(NOW))
     assert lists(found) == [[2], [1, 3], [0]]
     assert found.known_rows.tolist() == [2, 0]
     assert +found.counts == {"open": 1, "archived": 2, "other_history": 1, "taken": 1}
-    nothing = choose(stored(), known, Choice(NOW))
+    nothing = choose(stored(), known, ArchiveChoice(NOW))
     assert lists(nothing) == [[], [], []]
 
 

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.bookie.client import Address, Bookie, Options
-from backends.bookie.frames import Answer, Outcome
+from backends.bookie.client import Address, BookieConnection, BookieOptions
+from backends.bookie.frames import BookieAnswer, RequestOutcome
 from recovery.bookies.entry_choice import READ_AHEAD, Rotation
 from recovery.bookies.sampled_reads import ByteBudget, Sampler, find_cells
-from recovery.bookies.wire_task import Target
+from recovery.bookies.wire_task import WireTarget
 from recovery.model.groups import KeyedRuns, expand, from_arrow
 from recovery.model.ids import buckets
 from recovery.model.tables import CATALOG_LEDGERS, SAMPLES
 from tests.recovery.bookies.test_wire_inventory import FakeBookie, Has, record
 from tests.support.inventories import fill_row
 
-OPTIONS = Options(deadline_s=5.0, patience_s=0.05)
+OPTIONS = BookieOptions(deadline_s=5.0, patience_s=0.05)
 
 
 def has(ledger: int, entries: range | set[int], *, unreadable: bool = False) -> Has:
@@ -52,7 +52,7 @@ def test_each_answer_says_what_it_says() -> None:
     bookie = FakeBookie({1: has(1, range(10)), 2: has(2, {0, 1, 3, 4}), 4: has(4, range(5), unreadable=True)})
     stored = make_stored(*({"ledger": ledger, "last_entry": 9 if ledger == 1 else 4} for ledger in (1, 2, 3, 4)))
     with bookie.running() as address:
-        targets = (Target("bk1", address, 0, ("old1",)), Target("gone", Address("127.0.0.1", 1), 0, ("bk1",)))
+        targets = (WireTarget("bk1", address, 0, ("old1",)), WireTarget("gone", Address("127.0.0.1", 1), 0, ("bk1",)))
         with Sampler(targets[:1], OPTIONS, 1e9) as sampler:
             rows, (sample,) = sampler.read_chosen(find_cells(stored, targets[:1]), Rotation(0, 1))
         with Sampler(targets[1:], OPTIONS, 1e9) as sampler:
@@ -79,7 +79,7 @@ def test_of_a_ledger_that_a_bookie_does_not_know_one_entry_is_asked_for() -> Non
 
     stored = make_stored({"ledger": 3, "last_entry": 9_999})
     with Counting({}).running() as address:
-        targets = (Target("bk1", address, 0),)
+        targets = (WireTarget("bk1", address, 0),)
         with Sampler(targets, OPTIONS, 1e9) as sampler:
             rows, (sample,) = sampler.read_chosen(find_cells(stored, targets), Rotation(0, 1))
     assert (rows["no_ledger"].to_pylist(), rows["lacking"].to_pylist()) == ([True], [10_000])
@@ -96,7 +96,7 @@ def test_only_closed_ledgers_of_scope_0_with_an_end_that_can_be_are_asked_for() 
         {"ledger": 4, "last_entry": 1 << 62},
         {"ledger": 5, "last_entry": 4, "segments": [{"first": 0, "members": ["other"]}]},
     )
-    own = find_cells(stored, [Target("bk1", Address("h", 1), 0)])
+    own = find_cells(stored, [WireTarget("bk1", Address("h", 1), 0)])
     assert own.ledgers.tolist() == [1]
 
 
@@ -104,7 +104,7 @@ def test_every_bookie_is_asked_for_what_is_missing() -> None:
     """Each of them, whoever is named for it."""
     one, two = FakeBookie({1: has(1, {5})}), FakeBookie({})
     with one.running() as first, two.running() as second:
-        targets = (Target("bk1", first, 0), Target("bk2", second, 0))
+        targets = (WireTarget("bk1", first, 0), WireTarget("bk2", second, 0))
         with Sampler(targets, OPTIONS, 1e9) as sampler:
             rows, _ = sampler.read_everywhere(
                 np.array([1]), KeyedRuns(*(np.array([value]) for value in (0, 4, 2))), np.array([100.0])
@@ -147,7 +147,7 @@ def test_what_is_read_is_paid_for_in_small_steps_and_so_is_what_is_read_ahead(mo
     size = len(record(1, 0))
     stored = make_stored({"ledger": 1, "last_entry": 9_999, "length": 10_000 * (size - 64)})
     with FakeBookie({1: has(1, range(10_000))}).running() as address:
-        targets = (Target("bk1", address, 0),)
+        targets = (WireTarget("bk1", address, 0),)
         with Sampler(targets, OPTIONS, 40_000.0) as sampler:
             _, (sample,) = sampler.read_chosen(find_cells(stored, targets), Rotation(0, 100))
     assert 101 <= sample.held <= 102
@@ -161,10 +161,10 @@ def test_a_bookie_that_is_away_for_a_while_is_asked_again(
     times: int, failed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restart costs a run of hours some minutes, and not all that it would have read of the bookie; it ends, too."""
-    away = [Answer(Outcome.NO_ANSWER)] * times
-    ask = Bookie.ask
+    away = [BookieAnswer(RequestOutcome.NO_ANSWER)] * times
+    ask = BookieConnection.ask
 
-    async def ask_later(bookie: Bookie, requests: Any, take: Any) -> None:
+    async def ask_later(bookie: BookieConnection, requests: Any, take: Any) -> None:
         if not away:
             await ask(bookie, requests, take)
             return
@@ -172,10 +172,10 @@ def test_a_bookie_that_is_away_for_a_while_is_asked_again(
         for tag, _ in requests:
             take(tag, answer)
 
-    monkeypatch.setattr(Bookie, "ask", ask_later)
+    monkeypatch.setattr(BookieConnection, "ask", ask_later)
     monkeypatch.setattr("recovery.bookies.sampled_reads.asyncio.sleep", wait_for_nothing)
     with FakeBookie({1: has(1, range(10)), 2: has(2, range(10))}).running() as address:
-        targets = (Target("bk1", address, 0),)
+        targets = (WireTarget("bk1", address, 0),)
         stored = make_stored({"ledger": 1, "last_entry": 9}, {"ledger": 2, "last_entry": 9})
         with Sampler(targets, OPTIONS, 1e3) as sampler:
             # A quarter of a second's worth of bytes is fewer entries than all.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.bookie.client import Options
+from backends.bookie.client import BookieOptions
 from recovery.bookies.addresses import read_members
 from recovery.bookies.entry_choice import Rotation
 from recovery.bookies.sampling import Sampled, SamplePlan, SampleRequest, Sampling, sample_bookies
@@ -53,7 +53,7 @@ def test_a_run_says_what_it_will_cost_and_keeps_what_bookies_answered(
         request = SampleRequest(
             catalog=open_dataset(tmp_path / "catalog", "catalog"),
             members=read_members(source, "/ledgers", None, {}), wanted=names,
-            options=Options(deadline_s=5.0), sampling=sampling, tasks=3, buckets=range(BUCKETS),
+            options=BookieOptions(deadline_s=5.0), sampling=sampling, tasks=3, buckets=range(BUCKETS),
         )  # fmt: skip
         with caplog.at_level(logging.WARNING):
             sampled = sample_bookies(request, tmp_path / "samples", lambda task, ranges: [task(r) for r in ranges])
@@ -76,7 +76,7 @@ def test_a_cluster_without_ledgers_leaves_an_empty_dataset(tmp_path: Path) -> No
     request = SampleRequest(
         catalog=open_dataset(tmp_path / "catalog", "catalog"),
         members=read_members(source, "/ledgers", None, {}), wanted=("127.0.0.1:1",),
-        options=Options(), sampling=Sampling(Rotation(0, 30), 1e6), tasks=1, buckets=range(BUCKETS),
+        options=BookieOptions(), sampling=Sampling(Rotation(0, 30), 1e6), tasks=1, buckets=range(BUCKETS),
     )  # fmt: skip
     sampled = sample_bookies(request, tmp_path / "samples", lambda task, ranges: [task(r) for r in ranges])
     assert isinstance(sampled, Sampled)

@@ -14,14 +14,13 @@ import numpy as np
 import pytest
 
 from backends.bookie._pb import bookie_pb2 as pb
-from backends.bookie.client import Address, Options
-from backends.memory import MemoryStore
+from backends.bookie.client import Address, BookieOptions
 from backends.protocols import Versioned, Write
-from recovery.bookies.addresses import Members, read_members
-from recovery.bookies.wire_inventory import Request, collect_wire
+from recovery.bookies.addresses import BookieNames, read_members
+from recovery.bookies.wire_inventory import WireRequest, collect_wire
 from recovery.bookies.wire_reader import RunningCluster
-from recovery.bookies.wire_results import Kind, WireSummary, folder_of
-from recovery.bookies.wire_task import Task
+from recovery.bookies.wire_results import AskedKind, WireSummary, folder_of
+from recovery.bookies.wire_task import WireTask
 from recovery.capture.live import capture
 from recovery.codecs import entry, ledger_metadata, store
 from recovery.codecs.entry import EntryHeader
@@ -30,7 +29,8 @@ from recovery.dataset import DatasetWriter, open_dataset
 from recovery.errors import InputError
 from recovery.model.groups import KeyedGroups, encode_availability, group_entries
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
+from tests.support.memory_store import MemoryStore
 
 SETTINGS = {"--wire": {"value": True, "from": "option"}}
 AT = datetime(2026, 11, 1, tzinfo=UTC)
@@ -152,7 +152,7 @@ def made_store(
     for ledger, bookies in ledgers.items():
         size = len(bookies)
         value = LedgerMetadata(
-            3, size, size, 1, State.CLOSED, 9, 100, (Segment(0, bookies),), Digest.CRC32C, b"", creator_token=0
+            3, size, size, 1, LedgerState.CLOSED, 9, 100, (Segment(0, bookies),), Digest.CRC32C, b"", creator_token=0
         )
         nodes[store.ledger_key(Layout.HIERARCHICAL, ledger)] = ledger_metadata.encode(value)
     nodes |= {f"/cookies/{name}": f"5\nbookieHost: {name!r}\n".encode() for name in cookies}
@@ -175,8 +175,8 @@ def collected(
     with DatasetWriter(folder / "catalog", "catalog", binding={}, secret=True) as out:
         capture(source, "/ledgers", None, out, clock=lambda: AT)
     members = read_members(source, "/ledgers", None, aliases or {})
-    options = Options(deadline_s=1.0, patience_s=0.5)
-    request = Request(
+    options = BookieOptions(deadline_s=1.0, patience_s=0.5)
+    request = WireRequest(
         catalog=open_dataset(folder / "catalog", "catalog"), members=members, wanted=wanted, options=options, tasks=3,
         **how,
     )  # fmt: skip
@@ -204,7 +204,7 @@ def test_explicit_lacs_are_asked_for_beside_lists_where_a_record_changed_later(t
         key = "/ledgers" + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, 3))
         node = source.get(key)
         assert node is not None
-        written = replace(ledger_metadata.decode(node.value), state=State.OPEN, last_entry=None, length=None)
+        written = replace(ledger_metadata.decode(node.value), state=LedgerState.OPEN, last_entry=None, length=None)
         source.write([Write(key, ledger_metadata.encode(written), node.version)])
         collected(source, tmp_path / "all", only_members=True, lacs_after=0)
         stored = open_dataset(tmp_path / "all" / "catalog", "catalog").read("ledgers").to_pylist()
@@ -243,7 +243,7 @@ def test_what_lists_lack_what_grows_and_what_fails(tmp_path: Path, held: int, mo
         ledgers = {LedgerId(0, n): (bookie,) for n in (*has, 11)} | {LedgerId(7, 1): (bookie,)}
         found = collected(made_store(ledgers, {bookie: b""}, (bookie,)), tmp_path)
     (asked,) = found.bookies
-    assert (asked.kind, asked.ledgers, asked.negatives, asked.unanswered) == (Kind.COLLECTED, 8, 1, 2)
+    assert (asked.kind, asked.ledgers, asked.negatives, asked.unanswered) == (AskedKind.COLLECTED, 8, 1, 2)
     assert (found.listed, found.scoped, found.unresolved) == (11, 1, {})
     rows, damage = rows_of(tmp_path, bookie), damage_of(tmp_path, bookie)
     assert set(rows) == {1, 2, 3, 4, 5, 8, 9, 10}
@@ -276,7 +276,7 @@ def test_a_bookie_without_lists_is_found_out_and_left_out(tmp_path: Path) -> Non
         ledgers = {LedgerId(0, n): (str(address), str(gone)) for n in has}
         found = collected(made_store(ledgers, {str(address): b""}, (str(address), str(gone))), tmp_path)
         kinds = {asked.bookie: asked.kind for asked in found.bookies}
-        assert kinds == {str(address): Kind.NO_LISTS, str(gone): Kind.NO_ANSWER}
+        assert kinds == {str(address): AskedKind.NO_LISTS, str(gone): AskedKind.NO_ANSWER}
     assert not (tmp_path / folder_of(db)).exists()
 
 
@@ -290,9 +290,9 @@ def test_caps_are_shared_among_tasks(tmp_path: Path) -> None:
         source = made_store({LedgerId(0, 1): (str(address),)}, {str(address): b""}, ())
         with DatasetWriter(tmp_path / "catalog", "catalog", binding={}, secret=True) as out:
             capture(source, "/ledgers", None, out, clock=lambda: AT)
-        options = Options(deadline_s=30, per_bookie=300.0, in_total=900.0)
+        options = BookieOptions(deadline_s=30, per_bookie=300.0, in_total=900.0)
         members = read_members(source, "/ledgers", None, {})
-        request = Request(
+        request = WireRequest(
             catalog=open_dataset(tmp_path / "catalog", "catalog"),
             members=members,
             wanted=None,
@@ -301,7 +301,7 @@ def test_caps_are_shared_among_tasks(tmp_path: Path) -> None:
             settings=SETTINGS,
         )
 
-        def carry(task: Task, ranges: Sequence[range]) -> list[dict[str, Any]]:
+        def carry(task: WireTask, ranges: Sequence[range]) -> list[dict[str, Any]]:
             seen.extend((task.options.per_bookie, task.options.in_total, r) for r in ranges)
             return [task(r) for r in ranges]
 
@@ -339,7 +339,7 @@ def test_who_is_who() -> None:
     """Registered, aliased, known by a cookie, at another's address, or nobody."""
     here = Versioned(_registration(Address("127.0.0.1", 3181)), 0, created_txn=5)
     odd = Versioned(b"\xff\xff", 0)
-    members = Members(
+    members = BookieNames(
         {"bk5": here, "odd": odd, "old:3181": Versioned(b"", 0)},
         {"bk5": b"5\n", "away:3181": b"5\n", "named": b"5\n", "127.0.0.1:3181": b"5\n"},
         {"10.0.0.5:3181": "bk5", "later:3181": "later:3181"},
@@ -356,15 +356,15 @@ def test_who_is_who() -> None:
     assert "bk5" in members.find("127.0.0.1:3181").why
     assert members.find("stranger:3181").unresolved
     with pytest.raises(InputError, match="registered"):
-        Members({"bk5": here, "bk6": here}, {}, {"bk6": "bk5"})
+        BookieNames({"bk5": here, "bk6": here}, {}, {"bk6": "bk5"})
 
 
 def test_single_entries_of_bookies_by_name() -> None:
     """Records are handed on, negatives are absent, silence and refusals are not looked at."""
     has = {1: Has({0, 1}, {0: record(1, 0), 1: record(1, 1)}), 2: Has({0}, {0: record(2, 0)}, unreadable=True)}
     with FakeBookie(has).running() as address:
-        members = Members({str(address): Versioned(b"", 0)}, {}, {})
-        with RunningCluster(members, Options(deadline_s=5, patience_s=1)) as cluster:
+        members = BookieNames({str(address): Versioned(b"", 0)}, {}, {})
+        with RunningCluster(members, BookieOptions(deadline_s=5, patience_s=1)) as cluster:
             bookie = cluster.get(str(address))
             assert bookie is not None
             found: dict[int, bytes | None] = {}

@@ -14,8 +14,8 @@ from typing import Any, Final
 import pytest
 
 from backends.bookie import frames
-from backends.bookie.client import Address, Options, Tls, Wire
-from backends.bookie.frames import Answer, Outcome, Request, Status
+from backends.bookie.client import Address, BookieOptions, BookieTls, BookieWire
+from backends.bookie.frames import BookieAnswer, BookieQuestion, RequestOutcome, Status
 from backends.registry import open_store
 from recovery.bookies import wire_inventory
 from recovery.bookies.addresses import read_members
@@ -30,9 +30,9 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 STORAGES: Final = ("sorted", "interleaved", "db")
-PATIENT: Final = Options(deadline_s=60, patience_s=120)
+PATIENT: Final = BookieOptions(deadline_s=60, patience_s=120)
 """For what must be answered, however busy the machine is."""
-NO_PATIENCE: Final = Options(deadline_s=1.0, patience_s=1.0)
+NO_PATIENCE: Final = BookieOptions(deadline_s=1.0, patience_s=1.0)
 """For what is not answered at all."""
 WRITES: Final = ("ADD_ENTRY", "WRITE_LAC", "FORCE_LEDGER", "FENCE", "LONG_POLL", "WRITE_BYTES", "AUTH", "RECOVERY")
 """In the names of the metrics that must stand still."""
@@ -117,12 +117,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield Running(cluster)
 
 
-def asked(address: Address, options: Options, *requests: Request) -> list[Answer]:
+def asked(address: Address, options: BookieOptions, *requests: BookieQuestion) -> list[BookieAnswer]:
     """Ask one bookie, on one connection; answers in the order of the requests."""
-    found: dict[int, Answer] = {}
+    found: dict[int, BookieAnswer] = {}
 
     async def ask() -> None:
-        with Wire({"bookie": address}, options) as wire:
+        with BookieWire({"bookie": address}, options) as wire:
             await wire["bookie"].ask(enumerate(requests), found.__setitem__)
 
     asyncio.run(ask())
@@ -205,7 +205,7 @@ def test_a_bookie_keeps_the_index_file_of_each_listed_ledger_open_and_that_is_sa
             address = read_members(opened.store, opened.root, None, {}).find("bk0").address
         assert address is not None
         read = asked(address, PATIENT, *(frames.read_entry(ledger, frames.LAST) for ledger in range(FILLED)))
-        assert [answer.outcome for answer in read] == [Outcome.ANSWER] * FILLED
+        assert [answer.outcome for answer in read] == [RequestOutcome.ANSWER] * FILLED
         assert count_open() < FILLED / 2
         done = run(
             capsys, "scrutinize", "--wire", "--metadata", uri, "--out", tmp_path / "run", "--recheck-after", "0s"
@@ -243,15 +243,16 @@ def test_each_storage_answers_as_classified(running: Running) -> None:
         ]  # fmt: skip
         answers = asked(address, PATIENT, *questions)
         assert [answer.outcome for answer in answers] == [
-            Outcome.ANSWER, Outcome.ANSWER, Outcome.NEGATIVE, Outcome.NEGATIVE, Outcome.ANSWER, Outcome.REFUSED,
-            Outcome.NEGATIVE, Outcome.NEGATIVE, Outcome.ANSWER,
+            RequestOutcome.ANSWER, RequestOutcome.ANSWER, RequestOutcome.NEGATIVE, RequestOutcome.NEGATIVE,
+            RequestOutcome.ANSWER, RequestOutcome.REFUSED,
+            RequestOutcome.NEGATIVE, RequestOutcome.NEGATIVE, RequestOutcome.ANSWER,
         ], storage  # fmt: skip
         assert answers[2].status == Status.ENOENTRY
         assert answers[3].status == Status.ENOLEDGER
         assert answers[-1].total > answers[-1].free > 0
         options = NO_PATIENCE if storage == "db" else PATIENT
         (listed,) = asked(address, options, frames.list_entries(full))
-        assert listed.outcome is (Outcome.NO_ANSWER if storage == "db" else Outcome.ANSWER)
+        assert listed.outcome is (RequestOutcome.NO_ANSWER if storage == "db" else RequestOutcome.ANSWER)
 
 
 def test_a_scope_is_not_taken_for_scope_0(running: Running) -> None:
@@ -260,7 +261,7 @@ def test_a_scope_is_not_taken_for_scope_0(running: Running) -> None:
     listed, lac = asked(
         address, PATIENT, frames.list_entries(running.closed[0], 7), frames.read_lac(running.closed[0], 7)
     )
-    assert (listed.outcome, lac.outcome) == (Outcome.NOT_UNDERSTOOD, Outcome.NOT_UNDERSTOOD)
+    assert (listed.outcome, lac.outcome) == (RequestOutcome.NOT_UNDERSTOOD, RequestOutcome.NOT_UNDERSTOOD)
 
 
 def test_a_paused_bookie_gives_no_answer_and_answers_when_it_goes_on(running: Running) -> None:
@@ -268,15 +269,15 @@ def test_a_paused_bookie_gives_no_answer_and_answers_when_it_goes_on(running: Ru
     address = running.addresses()["interleaved"]
     questions = [frames.list_entries(running.closed[0])] * 50
     with running.paused():
-        assert {a.outcome for a in asked(address, NO_PATIENCE, *questions)} == {Outcome.NO_ANSWER}
-    assert {a.outcome for a in asked(address, PATIENT, *questions)} == {Outcome.ANSWER}
+        assert {a.outcome for a in asked(address, NO_PATIENCE, *questions)} == {RequestOutcome.NO_ANSWER}
+    assert {a.outcome for a in asked(address, PATIENT, *questions)} == {RequestOutcome.ANSWER}
 
 
 def test_a_bookie_that_restarts_answers_all_in_the_end(running: Running) -> None:
     """Stopped and started in the middle of many questions: each gets its answer, once."""
     address = running.addresses()["sorted"]
     count = 4000
-    found: Counter[tuple[int, Outcome]] = Counter()
+    found: Counter[tuple[int, RequestOutcome]] = Counter()
     started = threading.Event()
 
     def restart() -> None:
@@ -285,14 +286,14 @@ def test_a_bookie_that_restarts_answers_all_in_the_end(running: Running) -> None
 
     helper = threading.Thread(target=restart)
 
-    def take(number: int, answer: Answer) -> None:
+    def take(number: int, answer: BookieAnswer) -> None:
         found[number, answer.outcome] += 1
         if len(found) == 500:
             started.set()
 
     async def ask() -> None:
         # The pace keeps questions coming until the bookie is gone and back.
-        with Wire({"sorted": address}, replace(PATIENT, per_bookie=1000)) as wire:
+        with BookieWire({"sorted": address}, replace(PATIENT, per_bookie=1000)) as wire:
             await wire["sorted"].ask(((n, frames.list_entries(running.closed[0])) for n in range(count)), take)
 
     helper.start()
@@ -302,7 +303,7 @@ def test_a_bookie_that_restarts_answers_all_in_the_end(running: Running) -> None
         started.set()
         helper.join()
     assert set(found.values()) == {1}
-    assert {outcome for _, outcome in found} == {Outcome.ANSWER}
+    assert {outcome for _, outcome in found} == {RequestOutcome.ANSWER}
     assert len(found) == count
 
 
@@ -313,15 +314,15 @@ def test_slow_and_dead_bookies(running: Running) -> None:
     with Proxy(*address) as proxy:
         there = Address("127.0.0.1", int(proxy.hosts.rpartition(":")[2]))
         proxy.split_answers(7, 0.001)
-        assert {a.outcome for a in asked(there, PATIENT, *questions)} == {Outcome.ANSWER}
+        assert {a.outcome for a in asked(there, PATIENT, *questions)} == {RequestOutcome.ANSWER}
         proxy.split_answers(0)
         proxy.cut_answers([30] * 50)
         broken = asked(there, replace(PATIENT, patience_s=1), *questions)
-        assert {a.outcome for a in broken} == {Outcome.NO_ANSWER}
+        assert {a.outcome for a in broken} == {RequestOutcome.NO_ANSWER}
         proxy.down()
-        assert {a.outcome for a in asked(there, NO_PATIENCE, *questions)} == {Outcome.NO_ANSWER}
+        assert {a.outcome for a in asked(there, NO_PATIENCE, *questions)} == {RequestOutcome.NO_ANSWER}
     gone = asked(there, NO_PATIENCE, *questions)
-    assert {a.outcome for a in gone} == {Outcome.NO_ANSWER}
+    assert {a.outcome for a in gone} == {RequestOutcome.NO_ANSWER}
 
 
 @pytest.fixture(scope="module")
@@ -351,8 +352,8 @@ def _tls_props(folder: Path) -> dict[str, str]:
 def test_tls_and_authentication_of_every_storage(running: Running, certificates: Path) -> None:
     """With both, answers; without, or with the wrong one, refused: never a negative, never clear text."""
 
-    def shown(authority: str, trusted: str, auth: str | None = "WireCheck") -> Options:
-        tls = Tls(certificates / f"{trusted}.crt", certificates / f"{authority}-client.crt",
+    def shown(authority: str, trusted: str, auth: str | None = "WireCheck") -> BookieOptions:
+        tls = BookieTls(certificates / f"{trusted}.crt", certificates / f"{authority}-client.crt",
                   certificates / f"{authority}-client.key")  # fmt: skip
         return replace(PATIENT, tls=tls, auth=auth and f"tests.support.wire_check:{auth}")
 
@@ -362,7 +363,7 @@ def test_tls_and_authentication_of_every_storage(running: Running, certificates:
         running.restart(storage, bookieAuthProviderFactoryClass="WireCheck", **_tls_props(certificates))
         address = running.addresses()[storage]
         good = [a.outcome for a in asked(address, shown("ours", "ours"), question, unknown)]
-        assert good == [Outcome.ANSWER, Outcome.NEGATIVE]
+        assert good == [RequestOutcome.ANSWER, RequestOutcome.NEGATIVE]
         for options in (
             PATIENT,  # in clear text, and nobody
             shown("ours", "ours", None),
@@ -370,18 +371,23 @@ def test_tls_and_authentication_of_every_storage(running: Running, certificates:
             shown("ours", "ours", "OtherPlugin"),
             shown("ours", "theirs"),  # who does not trust the bookie
         ):
-            assert [a.outcome for a in asked(address, options, question, unknown)] == [Outcome.REFUSED] * 2, options
+            assert [a.outcome for a in asked(address, options, question, unknown)] == [RequestOutcome.REFUSED] * 2, (
+                options
+            )
         # Whom the bookie does not trust it may also simply cut off.
-        for options in (shown("theirs", "ours"), replace(PATIENT, patience_s=2, tls=Tls(certificates / "ours.crt"))):
+        for options in (
+            shown("theirs", "ours"),
+            replace(PATIENT, patience_s=2, tls=BookieTls(certificates / "ours.crt")),
+        ):
             answers = asked(address, options, question, unknown)
-            assert {a.outcome for a in answers} <= {Outcome.REFUSED, Outcome.NO_ANSWER}
+            assert {a.outcome for a in answers} <= {RequestOutcome.REFUSED, RequestOutcome.NO_ANSWER}
         running.restart(storage)
         (clear,) = asked(running.addresses()[storage], shown("ours", "ours"), question)
-        assert (clear.outcome, "TLS" in clear.said) == (Outcome.REFUSED, True)
+        assert (clear.outcome, "TLS" in clear.said) == (RequestOutcome.REFUSED, True)
         (nobody,) = asked(
             running.addresses()[storage], replace(PATIENT, auth="tests.support.wire_check:WireCheck"), question
         )
-        assert nobody.outcome is Outcome.ANSWER
+        assert nobody.outcome is RequestOutcome.ANSWER
 
 
 def test_a_plan_is_verified_and_rehearsed_over_the_wire(

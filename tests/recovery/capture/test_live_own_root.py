@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from backends.errors import AccessDeniedError
-from backends.memory import MemoryStore
 from backends.protocols import Versioned, Write
 from recovery.capture.catalog_store import CatalogStore
 from recovery.codecs.store import Layout
 from tests.recovery.capture.test_scan import fill, run
+from tests.support.memory_store import MemoryStore
 from tests.support.scannable_store import ScannableMemory
 
 MOST_TOGETHER = 4

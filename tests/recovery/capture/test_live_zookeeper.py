@@ -264,7 +264,7 @@ def test_nothing_is_written_and_nothing_can_be(tmp_path: Path) -> None:
         summary, _ = run(opened, tmp_path / "out")
         assert summary.since_txn is not None
         again = open_store(f"zk://{server.hosts}/ledgers")
-        _demand_no_way_to_write(again)
+        _require_no_way_to_write(again)
         again.store.close()
         made = _logged(server, summary.since_txn - 2)  # its own two sessions are opened just before
     finally:
@@ -273,7 +273,7 @@ def test_nothing_is_written_and_nothing_can_be(tmp_path: Path) -> None:
     assert made
 
 
-def _demand_no_way_to_write(opened: OpenStore) -> None:
+def _require_no_way_to_write(opened: OpenStore) -> None:
     """Look at everything that can be reached from a store that was opened for reading."""
     seen: set[int] = set()
     todo: list[object] = [opened.store]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import MetadataStore, Write
 from recovery.capture import scan
 from recovery.capture.live import capture
@@ -16,12 +15,15 @@ from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
+from tests.support.memory_store import MemoryStore
 from tests.support.scannable_store import ScannableMemory
 
 READ_AT = datetime(2031, 1, 1, tzinfo=UTC)
 RECORD = ledger_metadata.encode(
-    LedgerMetadata(3, 1, 1, 1, State.CLOSED, 2, 30, (Segment(0, ("b1:3181",)),), Digest.CRC32, b"pw", creator_token=0)
+    LedgerMetadata(
+        3, 1, 1, 1, LedgerState.CLOSED, 2, 30, (Segment(0, ("b1:3181",)),), Digest.CRC32, b"pw", creator_token=0
+    )
 )
 IDS = (0, 1, 9999, 10000, 2147483646)
 LONG_IDS = (2147483647, 4294967296, (1 << 63) - 1)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from recovery.capture.live import capture
 from recovery.codecs import store
@@ -16,6 +15,7 @@ from recovery.codecs.store import Layout
 from recovery.dataset import DatasetWriter, open_dataset
 from recovery.model.ids import LedgerId
 from tests.support.cases import DATA
+from tests.support.memory_store import MemoryStore
 
 
 def nodes_of(name: str) -> list[dict[str, Any]]:

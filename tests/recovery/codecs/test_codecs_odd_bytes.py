@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.zkfiles import snapshot
 from reconcile import references
@@ -22,6 +21,7 @@ from recovery.dataset import MANIFEST, open_dataset
 from recovery.errors import DatasetError, FormatError, InputError
 from recovery.model import groups
 from tests.support import paths
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 
 DATA = paths.DATA

@@ -13,7 +13,7 @@ from recovery.codecs.entry import EntryHeader
 from recovery.codecs.entry_log import EntryAt, LogHeader
 from recovery.codecs.framing import Entries, key_of
 from recovery.codecs.journal import FenceRecord, JournalEntry, LacRecordAt, MasterKeyRecord, UnknownRecord
-from recovery.codecs.ledger_db import LedgerRow
+from recovery.codecs.ledger_db import BookieLedgerRow
 from recovery.collect.rows.scoped_ids import Scopes, bucket_of, translate_keys
 from recovery.errors import Damage, FormatError, Reason
 from recovery.model.ids import LedgerId, buckets
@@ -91,7 +91,7 @@ def test_the_worked_example() -> None:
     assert entry_log.read_map(log, LogHeader(2, 1084, 1)) == {(7, 12_345): 60}
     assert list(entry_log.scan(log)) == [EntryAt(12_345, 3, 1028, 56, scope=7)]
     assert index_file.path_of(12_345, 7) == "00000000/00000007/00000000/00003039.idx"
-    row = ledger_db.encode_ledgers_row(LedgerRow(12_345, fenced=False, master_key=b"", scope=7))
+    row = ledger_db.encode_ledgers_row(BookieLedgerRow(12_345, fenced=False, master_key=b"", scope=7))
     assert row[0] == bytes.fromhex("0000000000000007 0000000000003039")
     key, value = ledger_db.encode_location(12_345, 3, 1028, scope=7)
     assert (key, value) == (bytes.fromhex("0000000000000007 0000000000003039 0000000000000003"), (1028).to_bytes(8))
@@ -249,7 +249,7 @@ def test_rows_of_databases_come_back(rows: list[tuple[LedgerId, int, int]]) -> N
         assert found.location.tolist() == [place for _, _, place in mine]
         assert not found.damage
     for of, _, _ in rows:
-        row = LedgerRow(of.ledger, fenced=True, master_key=b"k", scope=of.scope)
+        row = BookieLedgerRow(of.ledger, fenced=True, master_key=b"k", scope=of.scope)
         read = ledger_db.decode_scoped_ledgers_row if of.scope else ledger_db.decode_ledgers_row
         assert read(*ledger_db.encode_ledgers_row(row)) == row
 

@@ -3,7 +3,7 @@
 import pytest
 
 from recovery.codecs import ledger_db
-from recovery.codecs.ledger_db import LedgerRow, StorageFlags
+from recovery.codecs.ledger_db import BookieLedgerRow, StorageFlags
 from recovery.errors import FormatError, Reason
 
 KEY = (5).to_bytes(8, "big")
@@ -43,7 +43,7 @@ def test_flags_without_the_bit_say_nothing() -> None:
 
 def test_a_key_is_not_shown() -> None:
     """What is printed of a row does not hold the master key."""
-    assert "kkk" not in repr(LedgerRow(5, fenced=False, master_key=b"k" * 20))
+    assert "kkk" not in repr(BookieLedgerRow(5, fenced=False, master_key=b"k" * 20))
 
 
 def test_no_rows_are_no_locations() -> None:

@@ -7,23 +7,23 @@ import pytest
 from backends.rocks import open_read_only
 from recovery.codecs import entry, ledger_db
 from recovery.codecs.entry_log import log_id_of, split_location
-from recovery.codecs.ledger_db import LedgerRow, StorageFlags
+from recovery.codecs.ledger_db import BookieLedgerRow, StorageFlags
 from tests.support.cases import NAMES, case_dir, truth
 
 KEY = bytes.fromhex("850bf1071c5e3d8c24235676f8816ae0cbe2f14f")
 LAC = bytes.fromhex("0000000000000005000000000000000289bafe66")
 ROWS = [
-    (LedgerRow(5, fenced=False, master_key=KEY), "080110001a14850bf1071c5e3d8c24235676f8816ae0cbe2f14f"),
+    (BookieLedgerRow(5, fenced=False, master_key=KEY), "080110001a14850bf1071c5e3d8c24235676f8816ae0cbe2f14f"),
     (
-        LedgerRow(5, fenced=True, master_key=KEY, explicit_lac=LAC, limbo=False),
+        BookieLedgerRow(5, fenced=True, master_key=KEY, explicit_lac=LAC, limbo=False),
         "080110011a14850bf1071c5e3d8c24235676f8816ae0cbe2f14f22140000000000000005000000000000000289bafe662800",
     ),
-    (LedgerRow(5, fenced=True, master_key=b"", rebuilt=True), "080110011a00"),
+    (BookieLedgerRow(5, fenced=True, master_key=b"", rebuilt=True), "080110011a00"),
 ]
 
 
 @pytest.mark.parametrize(("row", "value"), ROWS)
-def test_the_worked_rows(row: LedgerRow, value: str) -> None:
+def test_the_worked_rows(row: BookieLedgerRow, value: str) -> None:
     """Each example is made and read; a rebuilt row has the longer key."""
     key = (5).to_bytes(8, "big") + (bytes(8) if row.rebuilt else b"")
     assert ledger_db.encode_ledgers_row(row) == (key, bytes.fromhex(value))
@@ -75,7 +75,7 @@ def test_every_real_ledgers_row_is_whole(case: str) -> None:
             found = [pair for keys, values in reader.items() for pair in zip(keys, values, strict=True)]
         for key, value in found:
             row = ledger_db.decode_ledgers_row(key, value)
-            if isinstance(row, LedgerRow):
+            if isinstance(row, BookieLedgerRow):
                 assert ledger_db.encode_ledgers_row(row) == (key, value)
                 assert ledger_db.shard(row.ledger, len(siblings)) == number
                 if row.ledger in writers:

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.codecs import ledger_db
-from recovery.codecs.ledger_db import LedgerRow, StorageFlags
+from recovery.codecs.ledger_db import BookieLedgerRow, StorageFlags
 from recovery.errors import FormatError
 from tests.support.entries import IDS, LEDGERS
 from tests.support.mangling import mangled
 
 ROWS = st.builds(
-    LedgerRow,
+    BookieLedgerRow,
     LEDGERS,
     st.booleans(),
     st.binary(max_size=24),
@@ -26,7 +26,7 @@ PAIRS = st.builds(ledger_db.encode_location, LEDGERS, IDS, LOCATIONS)
 
 
 @given(ROWS)
-def test_a_row_comes_back(row: LedgerRow) -> None:
+def test_a_row_comes_back(row: BookieLedgerRow) -> None:
     """A ledger's row is what was encoded."""
     assert ledger_db.decode_ledgers_row(*ledger_db.encode_ledgers_row(row)) == row
 
@@ -45,7 +45,7 @@ def test_any_row_is_a_value_or_a_named_error(key: bytes, value: bytes) -> None:
         return
     first = int.from_bytes(key[:8], "big", signed=True)
     match row:
-        case LedgerRow():
+        case BookieLedgerRow():
             assert row.ledger == first
         case StorageFlags():
             assert ledger_db.encode_storage_flags(row) == (key[:8], value)

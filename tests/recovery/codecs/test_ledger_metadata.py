@@ -9,7 +9,7 @@ from recovery.codecs import ledger_metadata as codec
 from recovery.codecs._pb.ledger_metadata_pb2 import LedgerMetadataFormat
 from recovery.errors import FormatError, Reason
 from recovery.model import tables
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 
 MEMBERS = ("10.0.0.1:3181", "10.0.0.2:3181", "bk-3.example.com:3181")
 CHANGED = ("10.0.0.1:3181", "bookie_four", "bk-3.example.com:3181")
@@ -18,7 +18,7 @@ CLOSED = LedgerMetadata(
     ensemble_size=3,
     write_quorum=2,
     ack_quorum=2,
-    state=State.CLOSED,
+    state=LedgerState.CLOSED,
     last_entry=149,
     length=150000,
     segments=(Segment(0, MEMBERS), Segment(100, CHANGED)),
@@ -98,15 +98,19 @@ customMetadata {
         ),
     ),
     "format 3, open": (
-        replace(CLOSED, state=State.OPEN, last_entry=None, length=None, ctime=None, custom=(), creator_token=7),
+        replace(CLOSED, state=LedgerState.OPEN, last_entry=None, length=None, ctime=None, custom=(), creator_token=7),
         raw_3(f"9101 0802 1003 1800 {NO_ENTRY_3} 2801 {SEGMENTS_3} {SECRET_3} 6007"),
     ),
     "format 3, in recovery": (
-        replace(CLOSED, state=State.IN_RECOVERY, last_entry=None, length=None, ctime=None, custom=(), creator_token=0),
+        replace(
+            CLOSED, state=LedgerState.IN_RECOVERY, last_entry=None, length=None, ctime=None, custom=(), creator_token=0
+        ),
         raw_3(f"9101 0802 1003 1800 {NO_ENTRY_3} 2802 {SEGMENTS_3} {SECRET_3} 6000"),
     ),
     "format 3, no entry, empty password": (
-        LedgerMetadata(3, 1, 1, 1, State.CLOSED, -1, 0, (Segment(0, MEMBERS[:1]),), Digest.CRC32, b"", creator_token=0),
+        LedgerMetadata(
+            3, 1, 1, 1, LedgerState.CLOSED, -1, 0, (Segment(0, MEMBERS[:1]),), Digest.CRC32, b"", creator_token=0
+        ),
         raw_3(f"2e 0801 1001 1800 {NO_ENTRY_3} 2803 3211 0a0d31302e302e302e313a33313831 1000 3801 4200 4801 6000"),
     ),
 }
@@ -117,7 +121,7 @@ def test_vectors_are_written_and_read(name: str) -> None:
     """The bytes that BookKeeper's Java classes give for these ledgers, both ways, with nothing odd about them."""
     metadata, raw = VECTORS[name]
     assert codec.encode(metadata).hex(" ") == raw.hex(" ")
-    assert codec.read(raw) == codec.Reading(metadata, ())
+    assert codec.read(raw) == codec.RecordReading(metadata, ())
     assert codec.decode(memoryview(raw)) == metadata
 
 
@@ -259,21 +263,21 @@ LINES_HEAD = codec.MAGIC + b"1\n1\n1\n30\n"
 @pytest.mark.parametrize(
     ("body", "state", "last"),
     [
-        (b"0\ta\n", State.OPEN, None),
-        (b"0\ta", State.OPEN, None),
-        (b"0\ta\n2\tCLOSED", State.CLOSED, 2),
-        (b"0\ta\r\n2\tCLOSED\r\n", State.CLOSED, 2),
-        (b"0\ta\r2\tCLOSED", State.CLOSED, 2),
-        (b"0\ta\n2\tCLOSED\tx\nanything\n\n", State.CLOSED, 2),
-        (b"0\ta\n-102\tCLOSED", State.IN_RECOVERY, None),
-        (b"0\ta\t\t\n", State.OPEN, None),
+        (b"0\ta\n", LedgerState.OPEN, None),
+        (b"0\ta", LedgerState.OPEN, None),
+        (b"0\ta\n2\tCLOSED", LedgerState.CLOSED, 2),
+        (b"0\ta\r\n2\tCLOSED\r\n", LedgerState.CLOSED, 2),
+        (b"0\ta\r2\tCLOSED", LedgerState.CLOSED, 2),
+        (b"0\ta\n2\tCLOSED\tx\nanything\n\n", LedgerState.CLOSED, 2),
+        (b"0\ta\n-102\tCLOSED", LedgerState.IN_RECOVERY, None),
+        (b"0\ta\t\t\n", LedgerState.OPEN, None),
     ],
 )
-def test_lines_are_read_as_java_reads_them(body: bytes, state: State, last: int | None) -> None:
+def test_lines_are_read_as_java_reads_them(body: bytes, state: LedgerState, last: int | None) -> None:
     """All three line ends count, nothing after the end of a closed ledger does, -102 means recovery."""
     metadata = codec.decode(LINES_HEAD + body)
     assert (metadata.state, metadata.last_entry) == (state, last)
-    assert metadata.length == (30 if state is State.CLOSED else None)
+    assert metadata.length == (30 if state is LedgerState.CLOSED else None)
     assert metadata.segments == (Segment(0, ("a",)),)
 
 
@@ -318,7 +322,7 @@ TEXT_RECORD = (
     ("old", "new", "field", "expected"),
     [
         (b"", b"# said by hand\n", "last_entry", 2),
-        (b"CLOSED", b"3", "state", State.CLOSED),
+        (b"CLOSED", b"3", "state", LedgerState.CLOSED),
         (b'"pw"', b"'p' \"w\"", "password", b"pw"),
         (b'"pw"', rb'"\160\x77\a\v\?\777\400"', "password", b"pw\a\v?\xff\x00"),
         (b"{", b"<", "segments", (Segment(0, ("a",)),)),
@@ -394,7 +398,7 @@ def test_what_cannot_be_written_is_the_callers_mistake(metadata: LedgerMetadata)
         (replace(CLOSED, length=-1), "length -1"),
         (replace(CLOSED, last_entry=-1, segments=CLOSED.segments[:1]), "no entry, but length"),
         (replace(CLOSED, last_entry=None), "without last entry or length"),
-        (replace(CLOSED, state=State.OPEN), "not closed"),
+        (replace(CLOSED, state=LedgerState.OPEN), "not closed"),
         (replace(CLOSED, password=None, digest=None), "no Java client can update"),
         (replace(LINES, password=b""), "format 1 has neither"),
     ],

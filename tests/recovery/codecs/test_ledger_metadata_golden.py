@@ -11,7 +11,7 @@ import pytest
 
 from recovery.codecs import ledger_metadata as codec
 from recovery.errors import FormatError
-from recovery.model.metadata import LedgerMetadata, State
+from recovery.model.metadata import LedgerMetadata, LedgerState
 from tests.support.cases import DATA, NAMES, truth
 
 TREES = ("zk-tree/before.jsonl", "zk-tree/final.jsonl", "etcd/final.jsonl")
@@ -53,7 +53,7 @@ def test_every_record_of_a_case_says_what_was_true(name: str) -> None:
     assert_same_bytes([base64.b64decode(row["raw"]) for row in rows])
     for row in rows:
         metadata = codec.decode(base64.b64decode(row["raw"]))
-        closed = metadata.state is State.CLOSED
+        closed = metadata.state is LedgerState.CLOSED
         assert (metadata.format, metadata.ensemble_size, metadata.write_quorum) == (row["format"], row["E"], row["W"])
         assert (metadata.ack_quorum, metadata.state) == (row["A"], row["state"])
         if closed:

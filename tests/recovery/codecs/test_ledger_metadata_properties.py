@@ -10,7 +10,7 @@ from recovery.codecs import ledger_metadata as codec
 from recovery.errors import FormatError
 from recovery.model import tables
 from recovery.model.ids import is_bookie_id
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 BOOKIES = st.one_of(
@@ -41,8 +41,8 @@ def ledgers(draw: st.DrawFn, formats: tuple[int, ...] = (1, 2, 3)) -> LedgerMeta
     size = draw(st.integers(1, 4))
     starts = sorted(draw(st.sets(I64, min_size=1, max_size=3)))
     ensembles = st.lists(BOOKIES, min_size=size, max_size=size)
-    state = draw(st.sampled_from(State))
-    closed = state is State.CLOSED
+    state = draw(st.sampled_from(LedgerState))
+    closed = state is LedgerState.CLOSED
     version = draw(st.sampled_from(formats))
     write_quorum = draw(st.integers(-1, size))
     # As the last entry of a closed ledger, format 1 takes this one for a mark of recovery.
@@ -75,7 +75,7 @@ def test_what_is_written_reads_back_the_same(metadata: LedgerMetadata) -> None:
     assert bool(reading.oddities) == bool(metadata.unknown)
 
 
-def judge(raw: bytes) -> codec.Reading | FormatError:
+def judge(raw: bytes) -> codec.RecordReading | FormatError:
     """What a record says, or why it is refused."""
     try:
         return codec.read(memoryview(raw))

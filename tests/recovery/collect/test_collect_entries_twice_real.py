@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from backends.bookie import frames
-from backends.bookie.client import Options, Wire
+from backends.bookie.client import BookieOptions, BookieWire
 from backends.registry import open_store
 from recovery.bookies.addresses import read_members
 from recovery.codecs.entry import decode_header
@@ -35,7 +35,7 @@ def served_length(cluster: Cluster, bookie: str, ledger: int) -> int:
     assert address is not None
 
     async def ask() -> bytes:
-        with Wire({bookie: address}, Options(deadline_s=60, patience_s=120)) as wire:
+        with BookieWire({bookie: address}, BookieOptions(deadline_s=60, patience_s=120)) as wire:
             return (await wire[bookie].one(frames.read_entry(ledger, 0))).body
 
     return decode_header(asyncio.run(ask())).length

@@ -12,7 +12,7 @@ from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.errors import DatasetError, InputError
 from recovery.infer.prior import Prior
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.model.metadata import Digest
 from tests.simulation import bookie_dir
 from tests.simulation.bookie_dir import (
@@ -125,7 +125,7 @@ def test_a_ledger_that_only_damage_names_is_listed(tmp_path: Path) -> None:
     assert (row["entries"], row["complete"], row["key_kind"]) == (0, False, "absent")
     assert seen.bookie["ledgers"] == 2
     copies, bookies, damage = seen.tables
-    rows = reconstruct(copies, bookies, damage, Prior(()), Options()).to_pylist()
+    rows = reconstruct(copies, bookies, damage, Prior(()), InferOptions()).to_pylist()
     assert {(row["ledger"], row["outcome"], row["reason"], *row["holders"]) for row in rows} == {
         (ledger, "held", "damage", bookie_dir.BOOKIE) for ledger in (5, 6)
     }

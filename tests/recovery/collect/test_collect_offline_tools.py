@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from reconcile.rules.entries_beyond_end import find_limbo
 from recovery.codecs import entry
 from recovery.collect.options import CollectOptions
@@ -114,11 +114,11 @@ def test_limbo_and_doubt_are_believed(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not seen.bookie["complete"]
     # A scrutiny names it where its record is closed.
     copies = worked.read_copies()
-    [row] = find_limbo(copies, closed, Run("now", datetime.now(UTC))).to_pylist()
+    [row] = find_limbo(copies, closed, FindingRun("now", datetime.now(UTC))).to_pylist()
     assert (row["category"], row["ledger"], row["bookies"]) == ("LEDGER_IN_LIMBO", ledger, [seen.bookie["bookie"]])
     assert (
         find_limbo(
-            copies, closed.filter(pc.not_equal(closed["ledger"], ledger)), Run("now", datetime.now(UTC))
+            copies, closed.filter(pc.not_equal(closed["ledger"], ledger)), FindingRun("now", datetime.now(UTC))
         ).num_rows
         == 0
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from recovery.collect.disk.file_reader import Mapped, Meter, Progress
+from recovery.collect.disk.file_reader import Mapped, Meter, ReadProgress
 from recovery.collect.disk.folders import Disks, survey
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
@@ -213,7 +213,7 @@ def test_progress_goes_through_the_stages_and_only_forward(tmp_path: Path) -> No
     """Every stage begins, grows and ends; totals that are known are reached."""
     made = make_bookie(tmp_path, {5: [0, 1]})
     write_journal(made, 0x100, [record(5, 2)])
-    told: list[Progress] = []
+    told: list[ReadProgress] = []
     options = CollectOptions(made.ledger_dirs, (), made.journal_dirs)
     collect(options, tmp_path / "out", now=lambda: datetime.now(UTC), progress=told.append)
     stages = list(dict.fromkeys(one.stage for one in told))

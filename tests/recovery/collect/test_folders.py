@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recovery.collect.disk.bookie_conf import parse_properties, read_conf
-from recovery.collect.disk.folders import Role, match_names, survey
+from recovery.collect.disk.folders import FolderRole, match_names, survey
 from recovery.errors import InputError
 from tests.simulation.bookie_dir import make_bookie, write_journal
 
@@ -119,8 +119,8 @@ def test_folders_are_numbered_as_the_cookie_has_them(tmp_path: Path) -> None:
     """Whatever order they are given in."""
     made = make_bookie(tmp_path, {}, ledger_dirs=3, journal_dirs=2)
     disks = survey(made.ledger_dirs[::-1], (), made.journal_dirs[::-1], None)
-    assert [place.name for place in disks.list_places(Role.LEDGER)] == [str(path) for path in made.ledger_dirs]
-    assert [place.name for place in disks.list_places(Role.JOURNAL)] == [str(path) for path in made.journal_dirs]
+    assert [place.name for place in disks.list_places(FolderRole.LEDGER)] == [str(path) for path in made.ledger_dirs]
+    assert [place.name for place in disks.list_places(FolderRole.JOURNAL)] == [str(path) for path in made.journal_dirs]
     assert disks.complete
 
 
@@ -131,7 +131,7 @@ def test_a_folder_given_twice_is_one(tmp_path: Path) -> None:
     link.symlink_to(made.ledger_dirs[0])
     given = (*made.ledger_dirs, link, made.ledger_dirs[0] / "current")
     disks = survey(given, (), made.journal_dirs, None)
-    assert [place.role for place in disks.places].count(Role.LEDGER) == 1
+    assert [place.role for place in disks.places].count(FolderRole.LEDGER) == 1
     assert disks.complete
 
 

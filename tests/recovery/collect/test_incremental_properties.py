@@ -307,7 +307,7 @@ def told(out: Path) -> tuple[Any, list[str], dict[str, Any]]:
     return dataset.read("copies"), sorted(map(repr, dataset.read("damage").to_pylist())), bookie
 
 
-def demand_same(one: Path, other: Path) -> None:
+def require_same(one: Path, other: Path) -> None:
     """Two inventories say the same."""
     (copies, damage, bookie), (others, other_damage, other_bookie) = told(one), told(other)
     assert damage == other_damage
@@ -322,7 +322,7 @@ def test_what_is_taken_over_is_what_would_be_read(
     seed: int, between: list[list[str]], small: bool, knows: bool
 ) -> None:
     """Any chain of collections, each from the one before: rows are those of a whole collection, byte for byte."""
-    demand_chain(World, seed, between, small=small, knows=knows)
+    require_chain(World, seed, between, small=small, knows=knows)
 
 
 @settings(max_examples=EXAMPLES // 2, deadline=None, derandomize=not SOAKED, suppress_health_check=list(HealthCheck))
@@ -332,10 +332,10 @@ def test_what_is_taken_over_of_databases_is_what_would_be_read(
     seed: int, between: list[list[str]], small: bool
 ) -> None:
     """The same of a bookie with Db storage."""
-    demand_chain(DbWorld, seed, between, small=small, knows=False)
+    require_chain(DbWorld, seed, between, small=small, knows=False)
 
 
-def demand_chain(
+def require_chain(
     make: Callable[[Path, int], World], seed: int, between: list[list[str]], *, small: bool, knows: bool
 ) -> None:
     """Collect from one inventory to the next while things happen, and compare each with a whole collection."""
@@ -355,7 +355,7 @@ def demand_chain(
                 passwords = () if passwords else (b"theirs",)
             seen = run(world, root / str(n), since=root / str(n - 1), passwords=passwords)
             run(world, root / "whole" / str(n), passwords=passwords)
-            demand_same(root / str(n), root / "whole" / str(n))
+            require_same(root / str(n), root / "whole" / str(n))
             assert seen.reused is not None
             if not any(between[:n]) and not flipped:
                 assert seen.bytes_read == 0
@@ -378,7 +378,7 @@ def test_a_time_as_new_as_the_collection_is_not_believed(world: World, tmp_path:
     assert again.bytes_read == seen.bytes_read > 0
     assert again.reused is not None
     assert (again.reused.ledgers, again.reused.files) == (0, 0)
-    demand_same(tmp_path / "a", tmp_path / "b")
+    require_same(tmp_path / "a", tmp_path / "b")
 
 
 def test_a_file_changed_under_its_old_times_is_read_again(world: World, tmp_path: Path) -> None:
@@ -397,7 +397,7 @@ def test_a_file_changed_under_its_old_times_is_read_again(world: World, tmp_path
     assert (index.stat().st_size, index.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     run(world, tmp_path / "b", since=tmp_path / "a")
     run(world, tmp_path / "whole")
-    demand_same(tmp_path / "b", tmp_path / "whole")
+    require_same(tmp_path / "b", tmp_path / "whole")
     assert not told(tmp_path / "a")[0].equals(told(tmp_path / "b")[0])
 
 
@@ -413,7 +413,7 @@ def test_a_clock_that_is_set_back_costs_only_time(world: World, tmp_path: Path) 
         world.act("write")
         run(world, tmp_path / name, since=tmp_path / "a", now=now)
         run(world, tmp_path / "whole" / name)
-        demand_same(tmp_path / name, tmp_path / "whole" / name)
+        require_same(tmp_path / name, tmp_path / "whole" / name)
     assert seen.ledgers > 0
 
 
@@ -428,7 +428,7 @@ def test_only_what_changed_is_read(world: World, tmp_path: Path) -> None:
     assert again.reused is not None
     assert again.reused.ledgers == first.ledgers - len(world_only_in_journals(tmp_path / "a"))
     run(world, tmp_path / "whole")
-    demand_same(tmp_path / "b", tmp_path / "whole")
+    require_same(tmp_path / "b", tmp_path / "whole")
 
 
 def world_only_in_journals(out: Path) -> set[int]:
@@ -533,7 +533,7 @@ def test_what_changed_about_the_bookie_itself(
         world.settle()
     seen = run(world, tmp_path / "b", since=tmp_path / "a")
     run(world, tmp_path / "whole")
-    demand_same(tmp_path / "b", tmp_path / "whole")
+    require_same(tmp_path / "b", tmp_path / "whole")
     assert seen.reused is not None
     if (make, change) == (DbWorld, lost):
         reason = "databases that tell its identity came or went"
@@ -551,7 +551,7 @@ def test_what_another_version_of_the_program_kept_is_not_taken_over(
     assert seen.reused is not None
     assert "another version of the program" in seen.reused.reason
     assert seen.bytes_read == first.bytes_read
-    demand_same(tmp_path / "a", tmp_path / "b")
+    require_same(tmp_path / "a", tmp_path / "b")
 
 
 @pytest.mark.parametrize("many", range(24))
@@ -573,7 +573,7 @@ def test_a_broken_earlier_inventory_is_refused_or_taken_as_it_was(many: int, wor
     run(world, tmp_path / "whole")
     said = refused(lambda: run(world, tmp_path / "b", since=tmp_path / "a"))
     if said is None:
-        demand_same(tmp_path / "b", tmp_path / "whole")
+        require_same(tmp_path / "b", tmp_path / "whole")
     else:
         assert str(tmp_path / "a") in said
         assert not (tmp_path / "b" / "manifest.json").exists()
@@ -642,7 +642,7 @@ def test_a_run_that_breaks_off_leaves_the_earlier_inventory(world: World, tmp_pa
     assert {path: path.read_bytes() for path in contents(tmp_path / "a")} == before
     assert not (tmp_path / "b" / "manifest.json").exists()
     run(world, tmp_path / "b", since=tmp_path / "a")
-    demand_same(tmp_path / "a", tmp_path / "b")
+    require_same(tmp_path / "a", tmp_path / "b")
 
 
 def contents(folder: Path) -> Iterator[Path]:
@@ -658,4 +658,4 @@ def test_a_log_that_was_gone_through_is_not_again(tmp_path: Path) -> None:
     run(world, tmp_path / "a", keep=True)
     again = run(world, tmp_path / "b", since=tmp_path / "a")
     assert again.bytes_read == 0
-    demand_same(tmp_path / "a", tmp_path / "b")
+    require_same(tmp_path / "a", tmp_path / "b")

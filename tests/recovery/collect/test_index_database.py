@@ -9,7 +9,7 @@ import rocksdict
 
 from recovery.codecs import ledger_db
 from recovery.codecs.entry import master_key
-from recovery.codecs.ledger_db import LedgerRow, StorageFlags
+from recovery.codecs.ledger_db import BookieLedgerRow, StorageFlags
 from tests.simulation import bookie_dir
 from tests.simulation.bookie_dir import BookieDir, make_bookie, write_log
 from tests.support.collecting import look
@@ -27,7 +27,7 @@ def write_database(folder: Path, rows: Iterable[tuple[bytes, bytes]]) -> None:
 
 def row(ledger: int, *, limbo: bool | None = None, fenced: bool = False) -> tuple[bytes, bytes]:
     """A row of `ledgers`."""
-    return ledger_db.encode_ledgers_row(LedgerRow(ledger, fenced, master_key(b""), None, limbo))
+    return ledger_db.encode_ledgers_row(BookieLedgerRow(ledger, fenced, master_key(b""), None, limbo))
 
 
 def make_db(
@@ -91,7 +91,7 @@ def test_a_rebuild_says_nothing_of_another_folders_ledger(tmp_path: Path) -> Non
     """The offline rebuild enters every ledger everywhere, fenced and without a key."""
     made = make_db(tmp_path)
     for folder in made.ledger_dirs:
-        rebuilt = [ledger_db.encode_ledgers_row(LedgerRow(9, True, b"", rebuilt=True))]
+        rebuilt = [ledger_db.encode_ledgers_row(BookieLedgerRow(9, True, b"", rebuilt=True))]
         write_database(folder / "current" / "ledgers", rebuilt)
     seen = look(made, tmp_path)
     assert (seen.row(9)["fenced"], seen.row(9)["key_kind"], seen.row(9)["entries"]) == (True, "empty", 0)

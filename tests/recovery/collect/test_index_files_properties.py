@@ -16,7 +16,7 @@ from recovery.codecs.index_file import IndexHeader
 from recovery.collect.disk.file_reader import Meter
 from recovery.collect.rows.damage import DamageList
 from recovery.collect.rows.entry_headers import HEAD_WIDTH
-from recovery.collect.rows.index_slots import Block, IndexRows, Piece, make_block
+from recovery.collect.rows.index_slots import Block, IndexPiece, IndexRows, make_block
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, Interned
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints
@@ -58,7 +58,7 @@ class Ledger(NamedTuple):
     edges: Sequence[int]
     as_block: Sequence[bool]
 
-    def pieces(self, ledger: int) -> list[Piece | Block]:
+    def pieces(self, ledger: int) -> list[IndexPiece | Block]:
         """Return them."""
         blocks = [make_block(ledger, low, self.slots[low:high].astype(">i8")) for low, high in pairwise(self.edges)]
         return [block if whole else block.to_piece() for block, whole in zip(blocks, self.as_block, strict=True)]
@@ -84,7 +84,7 @@ def bookies(draw: st.DrawFn) -> tuple[dict[int, bytes], list[Ledger]]:
     return {log: bytes(data) for log, data in logs.items()}, ledgers
 
 
-def taken(logs: RecordFiles, pieces: Sequence[Piece | Block], *, every: bool, batch: int) -> list[list[list[int]]]:
+def taken(logs: RecordFiles, pieces: Sequence[IndexPiece | Block], *, every: bool, batch: int) -> list[list[list[int]]]:
     """All that a taker makes of pieces."""
     found = IndexRows(*(Rows(width) for width in WIDTHS))
     taker = IndexTaker(logs, found, confirms_all=every, batch=batch)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recovery.collect.disk.file_reader import Progress
+from recovery.collect.disk.file_reader import ReadProgress
 from recovery.collect.options import CollectOptions, CollectSummary
 from recovery.collect.pipeline import collect
 from tests.simulation.bookie_dir import BookieDir, make_bookie, write_log
@@ -28,7 +28,7 @@ def collected(made: BookieDir, out: Path, stage: str, happens: Callable[[], obje
     """Collect a bookie; something happens when a stage begins."""
     done: list[object] = []
 
-    def progress(now: Progress) -> None:
+    def progress(now: ReadProgress) -> None:
         if now.stage == stage and not done:
             done.append(happens())
 

@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from recovery.infer.clean import Decision, decide
+from recovery.infer.clean import HypothesisDecision, decide
 from recovery.infer.copies import CopyColumns
 from recovery.model.groups import group_entries
 from tests.simulation.simulator import holds
@@ -21,7 +21,7 @@ def lay_out(*rows: list[int]) -> CopyColumns:
     return CopyColumns.sum_up(1, np.zeros(len(rows), np.int64), *groups)
 
 
-def decide_one(copies: CopyColumns, size: int, write: int) -> Decision:
+def decide_one(copies: CopyColumns, size: int, write: int) -> HypothesisDecision:
     """Try a shape on one ledger."""
     return decide(copies, np.array([size]), np.array([write]))
 
@@ -128,7 +128,7 @@ def test_what_is_accepted_is_proved_and_decided_as_alone() -> None:
     assert accepted > 80
 
 
-def check(rows: list[list[int]], size: int, write: int, decision: Decision) -> None:
+def check(rows: list[list[int]], size: int, write: int, decision: HypothesisDecision) -> None:
     """Check that each entry has all its copies, and how many there are besides."""
     ensembles = decision.members.reshape(-1, size).tolist()
     end, due = max(map(max, rows)), 0
@@ -166,5 +166,5 @@ def test_what_is_no_shape_explains_nothing(rows: list[list[int]], size: int, wri
 def test_two_entries_a_segment_are_no_haste(segments: int, end: int, *, hasty: bool) -> None:
     """Nor is one segment, however short."""
     none = np.zeros(0, np.int64)
-    decision = Decision(np.ones(1, np.bool_), none, np.zeros(segments, np.int64), none, none, none)
+    decision = HypothesisDecision(np.ones(1, np.bool_), none, np.zeros(segments, np.int64), none, none, none)
     assert decision.hasty(np.array([end])).tolist() == [hasty]

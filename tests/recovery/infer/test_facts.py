@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recovery.infer.facts import DIGESTS, MAX_ENTRY, NO_LAC, Facts, read
+from recovery.infer.facts import DIGESTS, MAX_ENTRY, NO_LAC, LedgerFacts, read
 from recovery.model import tables
 from recovery.model.ids import buckets
 from recovery.model.metadata import DIGEST_SIZES, Digest
@@ -30,7 +30,7 @@ def gather(*rows: dict[str, Any], bookies: dict[str, dict[str, Any]] | None = No
 class Seen:
     """The facts of ledger 1; the plain ledger has to have none of them."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: LedgerFacts) -> None:
         """Keep them."""
         self.all = facts
         self.number = facts.ledger.tolist().index(1)

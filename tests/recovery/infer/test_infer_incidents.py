@@ -5,11 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.findings.refusal_texts import REASONS
-from reconcile.write.apply import Options, apply
+from reconcile.write.apply import ApplyOptions, apply
 from recovery.codecs import store as keys
 from recovery.codecs.store import Layout, layout_bytes
 from recovery.collect.options import CollectOptions
@@ -21,6 +20,7 @@ from recovery.infer.refusal import Refusal
 from tests.simulation.bookie_dir import make_bookie
 from tests.support import plans
 from tests.support.command import run
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import action, clock, plan_of, restore_of, state_of
 
@@ -38,7 +38,7 @@ def test_a_plan_is_never_applied_to_another_cluster(tmp_path: Path) -> None:
         store.write([Write(ROOT + key, value)])
         before = state_of(store)
         with pytest.raises(GuardRefusedError, match="another cluster") as refused:
-            apply(lambda: made.batches("actions"), store, ROOT, tmp_path / "j", Options("h"), now=clock())
+            apply(lambda: made.batches("actions"), store, ROOT, tmp_path / "j", ApplyOptions("h"), now=clock())
         assert refused.value.exit_code == 5
         assert state_of(store) == before
         assert not (tmp_path / "j").exists()
@@ -53,12 +53,12 @@ def test_ids_go_on_past_all_that_bookies_hold(tmp_path: Path) -> None:
     store.raise_counter(f"{ROOT}/idgen", 5_000)
     rows = [action("generator", "raise", "/idgen", b"5900"), *restore_of(3)[1:]]
     for number, beyond in enumerate((5_901, 5_901)):
-        apply(lambda: [plan_of(rows)], store, ROOT, tmp_path / f"{number}", Options("h"), now=clock())
+        apply(lambda: [plan_of(rows)], store, ROOT, tmp_path / f"{number}", ApplyOptions("h"), now=clock())
         held = store.get(f"{ROOT}/idgen")
         assert held is not None
         assert held.children_created == beyond
     store.raise_counter(f"{ROOT}/idgen", 70_000)
-    apply(lambda: [plan_of(rows)], store, ROOT, tmp_path / "late", Options("h"), now=clock())
+    apply(lambda: [plan_of(rows)], store, ROOT, tmp_path / "late", ApplyOptions("h"), now=clock())
     held = store.get(f"{ROOT}/idgen")
     assert held is not None
     assert held.children_created == 70_001
@@ -76,14 +76,14 @@ def test_nothing_that_lives_with_a_session_is_ever_written(
     store = MemoryStore()
     rows = [*restore_of(2), action(kind, "create", f"{keys.AVAILABLE}/bk1:3181", b"")]
     with pytest.raises(PlanError, match="kind is not known"):
-        apply(lambda: [plan_of(rows)], store, ROOT, tmp_path / "j", Options("h"), now=clock())
+        apply(lambda: [plan_of(rows)], store, ROOT, tmp_path / "j", ApplyOptions("h"), now=clock())
     assert store.dump() == {}
 
 
 def test_a_restore_makes_no_bookie_look_alive(tmp_path: Path) -> None:
     """After it no bookie is registered, nothing is locked, and no ledger is marked, whatever was restored."""
     store = MemoryStore()
-    apply(lambda: [plan_of(restore_of(9))], store, ROOT, tmp_path / "j", Options("h"), now=clock())
+    apply(lambda: [plan_of(restore_of(9))], store, ROOT, tmp_path / "j", ApplyOptions("h"), now=clock())
     assert store.children(ROOT + keys.AVAILABLE) == ["readonly"]
     assert store.children(ROOT + keys.READ_ONLY) == []
     assert store.children(ROOT + keys.UNDERREPLICATION) is None
@@ -141,7 +141,7 @@ def test_one_id_with_two_master_keys_is_held(tmp_path: Path) -> None:
     copies, bookies, damage = (
         pa.concat_tables([one.read(table) for one in found]) for table in ("copies", "bookies", "damage")
     )
-    options = infer.Options(passwords=passwords)
+    options = infer.InferOptions(passwords=passwords)
     prior = Prior.build(count_shapes(copies, bookies), None, (1, 1, 1))
     rows = {r["ledger"]: r for r in infer.reconstruct(copies, bookies, damage, prior, options).to_pylist()}
     assert {ledger: row["outcome"] for ledger, row in rows.items()} == {5: "held", 6: "restored", 7: "restored"}

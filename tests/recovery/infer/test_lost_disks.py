@@ -6,13 +6,13 @@ import pytest
 from recovery.errors import InputError
 from recovery.infer.lost_disks import LostDisk, find_lost_bookies, list_bounded, list_explained
 from recovery.infer.prior import Prior, ShapeCounts
-from recovery.infer.reconstruct import Options
+from recovery.infer.reconstruct import InferOptions
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from tests.recovery.infer.test_reconstruct import NAMES, SECRET, damage, header, recover, row, striped
 from tests.simulation import simulator
 
-LOST = Options(passwords=SECRET.passwords, lost_bookies=("c:3181",))
+LOST = InferOptions(passwords=SECRET.passwords, lost_bookies=("c:3181",))
 STRIPED = Prior.build(ShapeCounts(), {(3, 2, 1): 9})
 
 
@@ -168,7 +168,7 @@ def test_each_folder_that_was_not_read_whole_needs_damage_of_its_own(
 def test_positions_that_stripes_show_are_named_with_the_lost_bookie() -> None:
     """A 3/2 ledger whose third bookie is gone comes back, without a guard, with its copies missing and it as member."""
     rows = striped(30)[:2]
-    assert recover(rows, prior=STRIPED, options=Options(unscanned_bookies=("c:3181",)))["outcome"] == "guarded"
+    assert recover(rows, prior=STRIPED, options=InferOptions(unscanned_bookies=("c:3181",)))["outcome"] == "guarded"
     found = recover(rows, prior=STRIPED, options=LOST, names=NAMES[:2])
     assert (found["outcome"], found["last_entry"], found["missing"]) == ("restored", 29, 20)
     assert found["segments"][0]["members"] == ["a:3181", "b:3181", "c:3181"]
@@ -193,7 +193,7 @@ def test_a_ledger_that_a_lac_shows_to_be_longer_ends_at_what_is_left() -> None:
 
 def test_what_else_is_missing_still_hides() -> None:
     """One bookie lost, another not looked at: guarded as before. Two keys: held, whatever is lost."""
-    options = Options(passwords=SECRET.passwords, lost_bookies=("c:3181",), unscanned_bookies=("d:3181",))
+    options = InferOptions(passwords=SECRET.passwords, lost_bookies=("c:3181",), unscanned_bookies=("d:3181",))
     assert recover(striped(30)[:2], prior=STRIPED, options=options, names=NAMES[:2])["outcome"] == "guarded"
     two = [row("a:3181", range(9)), row("b:3181", range(9), key=b"x" * 32, headers=[header(8)])]
     assert recover(two, options=LOST, names=NAMES[:2])["reason"] == Refusal.TWO_KEYS
@@ -204,5 +204,5 @@ def test_damage_of_a_lost_disk_hides_nothing() -> None:
     rows = striped(30)[1:]
     harm = damage(ledger=7, scope=0)
     assert recover(rows, prior=STRIPED, harm=harm, names=NAMES[:3])["outcome"] == "guarded"
-    options = Options(passwords=SECRET.passwords, lost_bookies=("a:3181",))
+    options = InferOptions(passwords=SECRET.passwords, lost_bookies=("a:3181",))
     assert recover(rows, prior=STRIPED, harm=harm, options=options, names=NAMES[:3])["outcome"] == "restored"

@@ -13,7 +13,7 @@ from recovery.infer.reconstruct import reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import LedgerMetadata, Segment, State
+from recovery.model.metadata import LedgerMetadata, LedgerState, Segment
 from tests.reconcile.rules.test_sides import catalog
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, SECRET, Row, full, header, row, striped
 from tests.recovery.infer.test_snapshot_records import TRUE
@@ -68,10 +68,10 @@ def test_entries_that_others_serve_are_in_no_doubt() -> None:
         assert found["segments"][0]["members"] == list(NAMES[:3])
 
 
-@pytest.mark.parametrize("state", [State.CLOSED, State.OPEN])
-def test_a_record_of_others_reads_no_entry_where_it_was_lost(state: State) -> None:
+@pytest.mark.parametrize("state", [LedgerState.CLOSED, LedgerState.OPEN])
+def test_a_record_of_others_reads_no_entry_where_it_was_lost(state: LedgerState) -> None:
     """An entry that the damaged bookie alone of a record's members had is read of who serves it."""
-    ended = {"last_entry": 4, "length": 50} if state is State.CLOSED else {"last_entry": None, "length": None}
+    ended = {"last_entry": 4, "length": 50} if state is LedgerState.CLOSED else {"last_entry": None, "length": None}
     stored = replace(TRUE, ensemble_size=2, write_quorum=2, state=state, segments=(Segment(0, NAMES[:2]),), **ended)
     served = {NAMES[0]: {0, 3}, NAMES[1]: {0, 1, 3, 4}, NAMES[2]: {1, 2, 4}}
     rows = [row(name, entries) | {"complete": name != NAMES[0]} for name, entries in served.items()]

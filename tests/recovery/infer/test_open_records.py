@@ -12,11 +12,11 @@ from recovery.codecs import ledger_metadata
 from recovery.infer import facts, open_records
 from recovery.infer.open_records import can_stay_open
 from recovery.infer.prior import Prior, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.infer.search import Tail
 from recovery.infer.segment_cases import Copies
 from recovery.model import tables
-from recovery.model.metadata import LedgerMetadata, Segment, State
+from recovery.model.metadata import LedgerMetadata, LedgerState, Segment
 from tests.recovery.infer.test_search_open_repaired import (
     BEFORE,
     ORDINARY,
@@ -60,7 +60,7 @@ def recover(
     prior = Prior.build(
         count_shapes(inventory.copies, inventory.bookies), last.quorums(), unscanned=inventory.unscanned
     )
-    options = Options(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
+    options = InferOptions(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
     alive = catalog.select(["bucket", "scope", "ledger", "raw"]) if is_last else None
     rows = reconstruct(
         inventory.copies, inventory.bookies, inventory.damage, prior, options, catalog, None, alive
@@ -134,7 +134,7 @@ def test_a_true_record_is_never_contradicted_by_a_copy(shape: Shape, end: str) -
             while name in writer.queues:
                 writer.deliver(name, heard=False)
     writer.close()
-    assert world.records[ORDINARY].state is State.CLOSED
+    assert world.records[ORDINARY].state is LedgerState.CLOSED
     for is_last in (True, False):
         row = recover(world, is_last=is_last)[ORDINARY]
         assert (row["outcome"], row["raw"]) == ("restored", as_was(world, ORDINARY))
@@ -152,7 +152,14 @@ def test_only_the_bytes_that_the_store_had_last_stay_open() -> None:
     alive = alive.set_column(3, "raw", pa.array([b"?"] * alive.num_rows, pa.binary()))
     prior = Prior.build(count_shapes(inventory.copies, inventory.bookies), last.quorums())
     rows = reconstruct(
-        inventory.copies, inventory.bookies, inventory.damage, prior, Options(passwords=PASSWORDS), catalog, None, alive
+        inventory.copies,
+        inventory.bookies,
+        inventory.damage,
+        prior,
+        InferOptions(passwords=PASSWORDS),
+        catalog,
+        None,
+        alive,
     ).to_pylist()
     assert [row["state"] for row in rows if row["ledger"] == ORDINARY] == ["CLOSED"]
 
@@ -207,7 +214,7 @@ def test_which_entries_a_recovery_has_to_read(ends: tuple[int, ...], lac: int, f
     ]
     known = facts.read(pa.Table.from_pylist(rows, schema=tables.COPIES), simulator.bookies(names))
     segments = (Segment(0, tuple(names)),) if first == 0 else (Segment(0, tuple(names)), Segment(first, tuple(names)))
-    stored = LedgerMetadata(3, 3, 3, 2, State.OPEN, None, None, segments)
+    stored = LedgerMetadata(3, 3, 3, 2, LedgerState.OPEN, None, None, segments)
     copies = Copies.from_columns(known.copies, slice(0, 3), known.row_bookie, known.row_copied)
     assert can_stay_open(known, 0, stored, copies, np.arange(3)) == stays
 
@@ -222,6 +229,6 @@ def test_only_so_many_entries_behind_the_lac_are_looked_through(
     head = {"entry": 9, "lac": 3, "length": 9, "size": 46, "digest": None}
     rows = [copy_row(7, name, range(10), headers=[head]) for name in names]
     known = facts.read(pa.Table.from_pylist(rows, schema=tables.COPIES), simulator.bookies(names))
-    stored = LedgerMetadata(3, 2, 2, 2, State.OPEN, None, None, (Segment(0, tuple(names)),))
+    stored = LedgerMetadata(3, 2, 2, 2, LedgerState.OPEN, None, None, (Segment(0, tuple(names)),))
     copies = Copies.from_columns(known.copies, slice(0, 2), known.row_bookie, known.row_copied)
     assert can_stay_open(known, 0, stored, copies, np.arange(2)) == stays

@@ -15,7 +15,7 @@ from recovery.infer.prior import (
     LARGEST,
     Prior,
     ShapeCounts,
-    Source,
+    ShapeSource,
     count_shapes,
     find_striped,
     list_supported,
@@ -34,7 +34,7 @@ def shapes(full: dict[int, int], members: dict[int, dict[str, int]] | None = Non
     return ShapeCounts({}, full, evenly if members is None else evenly | members, MANY)
 
 
-def of_prior(prior: Prior) -> list[tuple[int, int, Source]]:
+def of_prior(prior: Prior) -> list[tuple[int, int, ShapeSource]]:
     """Return the order in which shapes are tried."""
     return [(h.ensemble, h.write, h.source) for h in prior.shapes]
 
@@ -44,30 +44,30 @@ def test_the_cluster_goes_before_a_snapshot_before_the_operators_word() -> None:
     counts = ShapeCounts({(3, 2): 5}, {2: 9}, {2: {"a": 9, "b": 9}}, frozenset({"a", "b"}))
     prior = Prior.build(counts, {(5, 3, 2): 4, (3, 2, 2): 9}, (4, 4, 3))
     assert of_prior(prior) == [
-        (2, 2, Source.CLUSTER),
-        (3, 2, Source.CLUSTER),
-        (5, 3, Source.SNAPSHOT),
-        (4, 4, Source.DEFAULT_QUORUM),
+        (2, 2, ShapeSource.CLUSTER),
+        (3, 2, ShapeSource.CLUSTER),
+        (5, 3, ShapeSource.SNAPSHOT),
+        (4, 4, ShapeSource.DEFAULT_QUORUM),
     ]
-    assert of_prior(Prior.build(ShapeCounts())) == [(3, 2, Source.BOOKKEEPER_DEFAULT)]
-    assert of_prior(Prior.build(ShapeCounts(), {}, (2, 2, 1))) == [(2, 2, Source.DEFAULT_QUORUM)]
+    assert of_prior(Prior.build(ShapeCounts())) == [(3, 2, ShapeSource.BOOKKEEPER_DEFAULT)]
+    assert of_prior(Prior.build(ShapeCounts(), {}, (2, 2, 1))) == [(2, 2, ShapeSource.DEFAULT_QUORUM)]
     assert [round(h.weight, 2) for h in prior.shapes] == [0.64, 0.36, 0.31, 0.0]
 
 
 def test_impossible_quorums_of_a_catalog_are_passed_over() -> None:
     """A damaged record cannot make a hypothesis."""
     assert of_prior(Prior.build(ShapeCounts(), {(2, 3, 2): 1, (3, 0, 0): 1, (3, 2, 3): 1})) == [
-        (3, 2, Source.BOOKKEEPER_DEFAULT)
+        (3, 2, ShapeSource.BOOKKEEPER_DEFAULT)
     ]
 
 
 def test_the_ack_quorum_is_the_most_frequent_stored_one() -> None:
     """Then the operator's, for its own shape; then W, as BookKeeper reads a record without it."""
     prior = Prior.build(ShapeCounts(), {(3, 3, 2): 9, (3, 3, 3): 1}, (4, 3, 2))
-    assert prior.ack_quorum(3, 3) == (2, Source.SNAPSHOT)
-    assert prior.ack_quorum(4, 3) == (2, Source.DEFAULT_QUORUM)
-    assert prior.ack_quorum(5, 3) == (3, Source.WRITE_QUORUM)
-    assert Prior.build(ShapeCounts()).ack_quorum(3, 2) == (2, Source.BOOKKEEPER_DEFAULT)
+    assert prior.ack_quorum(3, 3) == (2, ShapeSource.SNAPSHOT)
+    assert prior.ack_quorum(4, 3) == (2, ShapeSource.DEFAULT_QUORUM)
+    assert prior.ack_quorum(5, 3) == (3, ShapeSource.WRITE_QUORUM)
+    assert Prior.build(ShapeCounts()).ack_quorum(3, 2) == (2, ShapeSource.BOOKKEEPER_DEFAULT)
     assert (prior.surely_acked(3, 3), prior.surely_acked(4, 3), prior.surely_acked(5, 3)) == (2, 2, 1)
 
 
@@ -173,7 +173,7 @@ def test_changes_with_as_many_copies_throughout_are_evidence() -> None:
 
 def test_bookkeepers_own_default_gives_an_ack_quorum_only_where_nobody_says_any() -> None:
     """A snapshot's records or the operator's word, of whatever shape, show that clients say their own."""
-    told = (2, Source.WRITE_QUORUM)
+    told = (2, ShapeSource.WRITE_QUORUM)
     assert Prior.build(ShapeCounts(), {(4, 4, 3): 1}).ack_quorum(3, 2) == told
     assert Prior.build(ShapeCounts(), None, (4, 4, 3)).ack_quorum(3, 2) == told
 

@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 import pytest
 
 from recovery.codecs import ledger_metadata
-from recovery.infer.prior import PriorShape, Source
+from recovery.infer.prior import PriorShape, ShapeSource
 from recovery.infer.readings import find_readings
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.infer.refusal import CODES, REFUSALS, Refusal
 from recovery.infer.shape_fit import CLEAN, UNDECIDED
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.reconcile.rules.test_sides import catalog
 from tests.recovery.infer.test_reconstruct import (
     HELD,
@@ -114,7 +114,7 @@ def test_a_shape_that_nobody_knows_is_read_by_who_holds_what() -> None:
 
 def test_who_may_have_a_missing_entry_is_named_behind_the_holders() -> None:
     """Readers of what nobody shows wait for the bookie that was not looked at; without such an entry nobody waits."""
-    options = Options(passwords=SECRET.passwords, unscanned_bookies=("x:3181", "z:3181"))
+    options = InferOptions(passwords=SECRET.passwords, unscanned_bookies=("x:3181", "z:3181"))
     torn = recover([row("a:3181", [0, 1, 3], limbo=True), row("b:3181", [0, 3])], options=options)
     assert torn["segments"][0]["members"] == ["a:3181", "b:3181", "x:3181", "z:3181"]
     assert torn["holes"] == [{"first": 2, "last": 2, "size": 1, "period": 0}]
@@ -178,7 +178,7 @@ def test_what_only_logs_without_their_index_have_is_guarded() -> None:
     assert (found["outcome"], found["reason"], found["last_entry"]) == ("guarded", Refusal.LOG_ONLY_COPIES, 19)
     assert found["holes"] == [{"first": 0, "last": 0, "size": 20, "period": 0}]
     assert {name for segment in found["segments"] for name in segment["members"]} == {"d:3181"}
-    lost = Options(passwords=SECRET.passwords, lost_bookies=("d:3181",))
+    lost = InferOptions(passwords=SECRET.passwords, lost_bookies=("d:3181",))
     (rest,) = reconstruct(copies, _list_bookies(UNREAD), harm, KNOWN, lost).to_pylist()
     assert (rest["outcome"], rest["last_entry"], rest["holes"]) == ("restored", 19, found["holes"])
 
@@ -267,7 +267,7 @@ def test_a_snapshots_record_is_taken_for_what_only_logs_without_their_index_have
     """Its content is not in doubt, so the record of a complete snapshot is the last word."""
     members = ("d:3181", *NAMES[:2])
     record = LedgerMetadata(
-        3, 3, 3, 2, State.CLOSED, 19, 200, (Segment(0, members),), Digest.CRC32C, simulator.PASSWORD
+        3, 3, 3, 2, LedgerState.CLOSED, 19, 200, (Segment(0, members),), Digest.CRC32C, simulator.PASSWORD
     )  # fmt: skip
     copies = pa.Table.from_pylist([row("d:3181", range(20), source="log")], schema=tables.COPIES)
     given = (_list_bookies(UNREAD), tables.DAMAGE.empty_table(), KNOWN, SECRET, catalog({LedgerId(0, 7): record}))
@@ -298,7 +298,7 @@ def test_which_length_a_reading_has(
     """Of a universal one it is that at the last entry."""
     known = read([{"a": [*range(9)], "b": [*range(9)]}], a=[header(4, length=100), header(8)], b=[header(8)])
     known = replace(known, crossed=np.array([crossed]))
-    explained = explained_of(known, [PriorShape(2, 2, 1.0, Source.CLUSTER)], path=path, end=5, length=length)
+    explained = explained_of(known, [PriorShape(2, 2, 1.0, ShapeSource.CLUSTER)], path=path, end=5, length=length)
     code = np.array([0 if refusal is None else CODES[refusal]])
     found = find_readings(known, explained, code, np.zeros(len(known.bookies), np.bool_))
     assert found.explained.length.tolist() == [wanted]

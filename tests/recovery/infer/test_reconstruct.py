@@ -10,7 +10,7 @@ import pytest
 
 from recovery.codecs.entry import encode_lac_record, master_key
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.metadata import Digest
@@ -19,7 +19,7 @@ from tests.simulation.simulator import copy_row
 
 NAMES: Final = ("a:3181", "b:3181", "c:3181", "d:3181", "e:3181")
 KNOWN: Final = Prior.build(ShapeCounts(), {(3, 3, 2): 10, (3, 2, 2): 5, (1, 1, 1): 1})
-SECRET: Final = Options(passwords=(b"", simulator.PASSWORD))
+SECRET: Final = InferOptions(passwords=(b"", simulator.PASSWORD))
 
 Row = dict[str, Any]
 
@@ -57,7 +57,7 @@ def recover(
     rows: list[Row],
     *,
     prior: Prior = KNOWN,
-    options: Options = SECRET,
+    options: InferOptions = SECRET,
     harm: pa.Table | None = None,
     names: Iterable[str] = NAMES,
     states: Mapping[str, object] | None = None,
@@ -141,7 +141,7 @@ def test_positions_without_an_entry_go_to_who_knows_the_ledger() -> None:
     assert recover(rows[::-1], prior=prior) == found
     assert found["holders"] == ["a:3181", "c:3181"]
     assert recover(rows, prior=prior, names=NAMES[:4])["reason"] is None
-    unseen = recover(rows[:2], prior=prior, names=NAMES[:4], options=Options(unscanned_bookies=("z:3181",)))
+    unseen = recover(rows[:2], prior=prior, names=NAMES[:4], options=InferOptions(unscanned_bookies=("z:3181",)))
     assert unseen["segments"][0]["members"][2:].count("z:3181") == 1
 
 
@@ -214,7 +214,7 @@ def test_bookies_that_were_not_scanned_leave_the_end_open(unseen: int | tuple[st
 
     Where nobody stands for A, what misses copies that it may have is held.
     """
-    options = Options(passwords=SECRET.passwords, unscanned_bookies=unseen)
+    options = InferOptions(passwords=SECRET.passwords, unscanned_bookies=unseen)
     assert recover(striped(30), options=options, names=NAMES[:3])["acked_high"] == 29
     assert recover(striped(30), options=options, names=NAMES[:4])["acked_high"] is None
     assert recover(full(), options=options, names=NAMES[:3])["acked_high"] is None
@@ -231,7 +231,7 @@ def test_a_later_segment_may_stand_on_as_many_unseen_bookies_as_have_an_entry(
     unseen: int | tuple[str, ...], outcome: str
 ) -> None:
     """All of 3/2 is whole; two bookies nobody looked at may have the next ensemble, which names them to no other."""
-    options = Options(passwords=SECRET.passwords, unscanned_bookies=unseen)
+    options = InferOptions(passwords=SECRET.passwords, unscanned_bookies=unseen)
     found = recover(striped(30), options=options, names=NAMES[:3])
     assert (found["outcome"], found["reading"]) == (outcome, "proved" if outcome == "restored" else "likeliest")
     assert (found["last_entry"], len(found["segments"])) == (29, 1)
@@ -262,7 +262,7 @@ def test_full_copies_are_a_lower_bound_where_a_bookie_was_not_scanned(
 ) -> None:
     """Ledgers of full copies are restored as the operator says, with the unseen bookie if one is missing, or held."""
     prior = Prior.build(ShapeCounts(full={2: 50, 3: 50}), None, default, unscanned=["z:3181"])
-    options = Options(passwords=SECRET.passwords, unscanned_bookies=("z:3181",))
+    options = InferOptions(passwords=SECRET.passwords, unscanned_bookies=("z:3181",))
     found = recover(full(copies), options=options, prior=prior)
     if wanted is None:
         assert found["reason"] == Refusal.SOURCE_INCOMPLETE
@@ -276,7 +276,7 @@ def test_full_copies_are_a_lower_bound_where_a_bookie_was_not_scanned(
 def test_a_wiped_bookie_denies_nothing(default: tuple[int, int, int] | None) -> None:
     """An entry on one of three members, another wiped, the third unreachable: readable, not closed below that entry."""
     prior = Prior.build(ShapeCounts(full={3: 50}), None, default, unscanned=["z:3181"])
-    options = Options(passwords=SECRET.passwords, unscanned_bookies=("z:3181",))
+    options = InferOptions(passwords=SECRET.passwords, unscanned_bookies=("z:3181",))
     found = recover([row("a:3181", range(10))], names=NAMES[:2], options=options, prior=prior)
     assert (found["outcome"], found["reason"]) == ("guarded", Refusal.SOURCE_INCOMPLETE)
     assert (found["holders"], found["last_entry"], found["acked_high"]) == (["a:3181"], 9, None)
@@ -287,7 +287,7 @@ def test_a_wiped_bookie_denies_nothing(default: tuple[int, int, int] | None) -> 
 
 def test_an_unknown_password_gives_format_1() -> None:
     """Without the password there is no secret to store: format 1; the digest is known all the same."""
-    found = recover(striped(30), options=Options())
+    found = recover(striped(30), options=InferOptions())
     assert (found["format"], found["digest"], found["grades"]["password"]) == (1, "CRC32C", "unknown")
 
 
@@ -296,7 +296,7 @@ def test_a_password_stored_as_key_is_the_same_key() -> None:
     rows = full()
     rows[1]["key"] = hashlib.sha256(simulator.PASSWORD).digest()
     assert recover(rows)["grades"]["password"] == "verified"
-    assert recover(rows, options=Options())["reason"] == Refusal.TWO_KEYS
+    assert recover(rows, options=InferOptions())["reason"] == Refusal.TWO_KEYS
 
 
 @pytest.mark.parametrize("kind", ["absent", "zero", "empty"])
@@ -511,8 +511,8 @@ def test_a_ledger_of_very_many_groups_is_left_undecided() -> None:
     """More groups than a task can take: held as fragmented, whatever the rest would say."""
     rows = [row(bookie, [0, 1, 5, 9, 20]) for bookie in NAMES[:3]]
     groups = sum(len(r["groups"]) for r in rows)
-    assert recover(rows, options=Options(max_groups=groups - 1))["reason"] == Refusal.FRAGMENTED
-    assert recover(rows, options=Options(max_groups=groups))["reason"] != Refusal.FRAGMENTED
+    assert recover(rows, options=InferOptions(max_groups=groups - 1))["reason"] == Refusal.FRAGMENTED
+    assert recover(rows, options=InferOptions(max_groups=groups))["reason"] != Refusal.FRAGMENTED
 
 
 def test_a_giant_with_very_many_holes_is_decided() -> None:
@@ -545,7 +545,7 @@ def test_nothing_gives_nothing() -> None:
     """Empty tables are read, counted and decided."""
     copies, bookies, harm = (schema.empty_table() for schema in (tables.COPIES, tables.BOOKIES, tables.DAMAGE))
     assert count_shapes(copies, bookies) == ShapeCounts()
-    found = reconstruct(copies, bookies, harm, Prior.build(ShapeCounts()), Options())
+    found = reconstruct(copies, bookies, harm, Prior.build(ShapeCounts()), InferOptions())
     assert found.schema == tables.RECONSTRUCTION
     assert found.num_rows == 0
 

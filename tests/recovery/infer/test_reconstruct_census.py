@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 
 from recovery.infer.prior import Prior, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import Tail
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 from tests.recovery.infer.test_search_open_repaired import (
     BEFORE,
     ORDINARY,
@@ -64,7 +64,7 @@ def collect_by(world: World, row: Row) -> None:
     record = world.records[ORDINARY]
     record.ensemble, record.write = row["ensemble_size"], row["write_quorum"]
     record.segments = [(segment["first"], list(segment["members"])) for segment in row["segments"]]
-    record.state, record.last, record.length = State(row["state"]), row["last_entry"], row["length"]
+    record.state, record.last, record.length = LedgerState(row["state"]), row["last_entry"], row["length"]
     for name, bookie in world.bookies.items():
         if not bookie.up:
             bookie.start()
@@ -406,7 +406,7 @@ def test_a_bookie_that_lost_a_folder_denies_nothing(*, stated: bool) -> None:
     assert shapes.sample.holders
     prior = Prior.build(shapes, {shape: len(world.records)} if stated else None)
     assert set(newcomers) <= prior.kept[0].keys()
-    options = Options(passwords=PASSWORDS, lost_bookies=tuple(newcomers))
+    options = InferOptions(passwords=PASSWORDS, lost_bookies=tuple(newcomers))
     rows = reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options).to_pylist()
     [row] = [row for row in rows if row["ledger"] == ORDINARY]
     assert (row["outcome"], row["last_entry"], row["reason"]) == ("restored", BEFORE + 1, Refusal.RAGGED_TAIL)

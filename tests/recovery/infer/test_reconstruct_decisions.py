@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from recovery.infer.prior import Prior, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.infer.search import Tail
 from tests.simulation import judge
 from tests.simulation.cluster_judge import Quorums
@@ -32,7 +32,7 @@ def reconstruct_doubted(
 ) -> pa.Table:
     """Reconstruct where a person takes what would be held for its content."""
     prior = Prior.build(count_shapes(inventory.copies, inventory.bookies), quorums, unscanned=inventory.unscanned)
-    options = Options(PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail, is_doubt_accepted=True)
+    options = InferOptions(PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail, is_doubt_accepted=True)
     known = (evidence.catalog(), evidence.reference_table())
     return reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options, *known)
 

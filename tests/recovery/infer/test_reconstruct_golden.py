@@ -18,7 +18,7 @@ from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
 from recovery.infer.prior import Prior, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import buckets
@@ -62,7 +62,7 @@ def reconstructed(seen: Seen, earlier: pa.Table | None = None) -> dict[int, Row]
     """Return the rows by ledger."""
     copies, bookies, damage, passwords = seen
     prior = Prior.build(count_shapes(copies, bookies))
-    rows = reconstruct(copies, bookies, damage, prior, Options(passwords=passwords), earlier).to_pylist()
+    rows = reconstruct(copies, bookies, damage, prior, InferOptions(passwords=passwords), earlier).to_pylist()
     return {row["ledger"]: row for row in rows}
 
 
@@ -155,7 +155,7 @@ def test_no_copy_of_a_bookie_that_was_not_scanned_is_given_up(
     for left in bookies["bookie"].to_pylist():
         held, listed, harm = (t.filter(pc.not_equal(t["bookie"], left)) for t in (copies, bookies, damage))
         prior = Prior.build(count_shapes(held, listed), None, default, unscanned=[left])
-        options = Options(passwords=passwords, unscanned_bookies=(left,))
+        options = InferOptions(passwords=passwords, unscanned_bookies=(left,))
         for row in reconstruct(held, listed, harm, prior, options).to_pylist():
             was = true[row["ledger"]]
             came[row["outcome"] if row["outcome"] == "restored" else row["reason"]] += 1

@@ -13,7 +13,7 @@ import pytest
 from recovery.infer import segment_costs
 from recovery.infer.search import Tail
 from recovery.model import tables
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 from tests.simulation import judge, sensitivity
 from tests.simulation.cluster_judge import Quorums
 from tests.simulation.evidence import Evidence
@@ -250,7 +250,7 @@ def believing(
     rows = judge.reconstruct_alone(inventory, tail=tail, quorums=quorums).to_pylist()
     for row in rows:
         record, reference = evidence.records.get(row["ledger"]), evidence.references.get(row["ledger"])
-        if row["outcome"] == "restored" and record is not None and record.state is State.CLOSED:
+        if row["outcome"] == "restored" and record is not None and record.state is LedgerState.CLOSED:
             row.update(last_entry=record.last_entry, length=record.length, digest=str(record.digest), alternatives=[])
             row["grades"].update(dict.fromkeys(("last_entry", "length", "digest"), "snapshot"))
         if row["outcome"] == "restored" and reference is not None and reference.last_entry is not None:

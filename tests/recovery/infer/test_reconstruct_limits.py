@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from recovery.infer.prior import Prior, ShapeCounts
-from recovery.infer.reconstruct import Options
+from recovery.infer.reconstruct import InferOptions
 from recovery.infer.refusal import Refusal
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, Row, full, header, recover, row, striped
 from tests.simulation import simulator
@@ -36,7 +36,7 @@ def test_an_unsure_ack_quorum_is_the_least_that_anybody_stands_for(
 def test_entries_on_fewer_bookies_than_w_may_be_acknowledged() -> None:
     """A shape that nobody stands for: what one unseen bookie may have is guarded if some shape has A = 1, else not."""
     rows = striped(30)[:2]
-    options = Options(passwords=(simulator.PASSWORD,), unscanned_bookies=1)
+    options = InferOptions(passwords=(simulator.PASSWORD,), unscanned_bookies=1)
     for ack, outcome in ((1, "guarded"), (2, "restored")):
         prior = Prior.build(ShapeCounts(), {(2, 2, ack): 9})
         found = recover(rows, options=options, prior=prior)

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.model import tables
 from tests.simulation import simulator
 from tests.simulation.simulator import Cluster, Harm, History, Scan
@@ -25,7 +25,7 @@ HISTORIES: Final = int(os.environ.get("BKMETA_HISTORIES", "1000"))
 """Histories of the bounded test; give more for a longer look."""
 
 NO_DAMAGE: Final = tables.DAMAGE.empty_table()
-PASSWORDS: Final = Options(passwords=(b"", simulator.PASSWORD))
+PASSWORDS: Final = InferOptions(passwords=(b"", simulator.PASSWORD))
 CLEAN: Final = (Harm.NONE,)
 SHAPES: Final = tuple((e, w) for e in range(1, 8) for w in range(1, e + 1))
 
@@ -50,7 +50,7 @@ def recovered(
     """Reconstruct all ledgers; return each history with its row."""
     copies, bookies = simulator.copies(histories, scan, Random(1)), simulator.bookies(cluster.names, scan)
     prior = prior or Prior.build(count_shapes(copies, bookies))
-    options = Options(passwords=PASSWORDS.passwords, unscanned_bookies=tuple(scan.unscanned) if scan else 0)
+    options = InferOptions(passwords=PASSWORDS.passwords, unscanned_bookies=tuple(scan.unscanned) if scan else 0)
     rows = reconstruct(copies, bookies, NO_DAMAGE, prior, options).to_pylist()
     return [(histories[row["ledger"]], row) for row in rows]
 
@@ -303,7 +303,7 @@ def test_any_rows_end_in_one_row_a_ledger(rows: list[Row], shapes: list[tuple[in
         bookies = bookies.set_column(bookies.schema.get_field_index("dirty"), bookies.schema.field("dirty"), flags)
     count_shapes(copies, bookies)
     prior = Prior.build(ShapeCounts(), {(e, w, w): 1 for e, w in shapes})
-    found = reconstruct(copies, bookies, NO_DAMAGE, prior, Options(max_groups=40)).to_pylist()
+    found = reconstruct(copies, bookies, NO_DAMAGE, prior, InferOptions(max_groups=40)).to_pylist()
     assert sorted(row["ledger"] for row in found) == sorted({row["ledger"] for row in rows})
     for proposal in found:
         if proposal["outcome"] == "restored":
@@ -326,7 +326,7 @@ def test_many_takeovers_of_one_ledger_are_taken_in_stride() -> None:
     rows[-1]["headers"] = [{"entry": 2399, "lac": 2398, "length": 2400, "size": 40, "digest": None}]
     copies = pa.Table.from_pylist(rows, schema=tables.COPIES)
     prior = Prior.build(ShapeCounts(), {(1, 1, 1): 1})
-    (row,) = reconstruct(copies, simulator.bookies(names), NO_DAMAGE, prior, Options()).to_pylist()
+    (row,) = reconstruct(copies, simulator.bookies(names), NO_DAMAGE, prior, InferOptions()).to_pylist()
     assert [s["first"] for s in row["segments"]] == [4 * n for n in range(600)]
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from recovery.codecs.entry import encode_lac_record
 from recovery.infer import reconstruct
-from recovery.infer.facts import Facts
-from recovery.infer.prior import Prior, PriorShape, Source
-from recovery.infer.reconstruct import Options
+from recovery.infer.facts import LedgerFacts
+from recovery.infer.prior import Prior, PriorShape, ShapeSource
+from recovery.infer.reconstruct import InferOptions
 from recovery.infer.refusal import CODES, Refusal
 from recovery.infer.search import Tail
-from recovery.infer.shape_fit import CLEAN, NO_SHAPE, SOLVED, UNDECIDED, Explained, Segments
+from recovery.infer.shape_fit import CLEAN, NO_SHAPE, SOLVED, UNDECIDED, Explained, LedgerSegments
 from recovery.infer.unseen_bookies import UnseenBookies
 from recovery.model import tables
 from recovery.model.metadata import Digest
@@ -27,11 +27,12 @@ Shape = tuple[int, int]
 NONE: Final = np.zeros(0, np.int64)
 
 
-def explained_of(known: Facts, shapes: Sequence[PriorShape], observed: int = 0, **columns: Any) -> Explained:
+def explained_of(known: LedgerFacts, shapes: Sequence[PriorShape], observed: int = 0, **columns: Any) -> Explained:
     """Return what explains one ledger: the first of some shapes, as it is, but for columns that are given."""
     plain: dict[str, Any] = {
         "shape": 0, "path": CLEAN, "end": int(known.copies.end[0]), "length": 9, "least": 0, "missing": 0, "extra": 0,
-        "sure": False, "other_ledger": NONE, "other_shape": NONE, "segments": Segments(NONE, NONE, NONE, NONE, NONE),
+        "sure": False, "other_ledger": NONE, "other_shape": NONE,
+        "segments": LedgerSegments(NONE, NONE, NONE, NONE, NONE),
     }  # fmt: skip
     given = {**plain, **columns}
     arrays: dict[str, Any] = {name: np.array([value]) if np.isscalar(value) else value for name, value in given.items()}
@@ -90,14 +91,14 @@ def test_which_shapes_of_the_cluster_are_listed_beside_one_that_is_not_seen(
     """Those that the copies can be what is left of."""
     known = replace(read([held]), lac=np.array([lac]))
     # Beside a shape that some ledger shows by itself: not this one.
-    shapes = [PriorShape(*shape, 0.5, Source.CLUSTER) for shape in (own, (9, 9), other)]
+    shapes = [PriorShape(*shape, 0.5, ShapeSource.CLUSTER) for shape in (own, (9, 9), other)]
     given = {"other_ledger": NONE, "other_shape": NONE} | columns
     made = reconstruct._add_prior_shapes(known, explained_of(known, shapes, **given))
     found = list(zip(made.other_ledger.tolist(), made.other_shape.tolist(), strict=True))
     assert ((0, 2) in found) == (listed or "other_ledger" in columns)
     assert len(found) == len(set(found)) <= 1
     # A shape that another ledger's copies gave is none of the cluster's; nor is one that is seen in doubt.
-    alone = [*shapes[:2], replace(shapes[2], source=Source.COPIES)]
+    alone = [*shapes[:2], replace(shapes[2], source=ShapeSource.COPIES)]
     assert not len(
         reconstruct._add_prior_shapes(
             known, explained_of(known, alone, **(given | {"other_ledger": NONE, "other_shape": NONE}))
@@ -138,7 +139,7 @@ def test_what_logs_alone_show_of_a_deletion(
     known = read([{"a": [*range(20)], "b": [*range(20)]}])
     given: dict[str, Any] = {name: np.array([value]) for name, value in (LEFTOVER | marks).items()}
     known = replace(known, row_lac=np.array([9, heard]), row_copied=np.zeros(2, np.bool_), **given)
-    shapes = [PriorShape(2, 2, 0.5, Source.CLUSTER)]
+    shapes = [PriorShape(2, 2, 0.5, ShapeSource.CLUSTER)]
     code = np.zeros(1, np.int64)
     found = reconstruct._refuse_leftovers(known, explained_of(known, shapes, **({"sure": True} | columns)), code)
     assert found.tolist() == [suspected]
@@ -184,7 +185,7 @@ def test_nothing_is_left_open_where_a_bookie_was_not_read_whole(state: str, *, c
         pa.Table.from_pylist(bookies, schema=tables.BOOKIES),
         tables.DAMAGE.empty_table(),
         replace(KNOWN, kept={0: dict.fromkeys(NAMES, 6)}),
-        Options(tail=Tail.OPEN),
+        InferOptions(tail=Tail.OPEN),
     ).to_pylist()
     assert (found["outcome"], found["state"]) == ("restored", state)
 
@@ -195,7 +196,7 @@ def test_a_stored_lac_verifies_only_what_a_password_opens(password: bytes | None
     record = encode_lac_record(7, 12, Digest.HMAC, simulator.PASSWORD)
     plain = [row(bookie, range(20), headers=[header(19, digest=None)]) for bookie in NAMES[:3]]
     rows = [plain[0] | {"explicit_lac": 12, "lac_record": record}, *plain[1:]]
-    found = recover(rows, options=Options(passwords=() if password is None else (password,)))
+    found = recover(rows, options=InferOptions(passwords=() if password is None else (password,)))
     assert (found["digest"], found["outcome"]) == ("HMAC", "restored")
     assert found["grades"]["digest"] == ("inferred" if password is None else "verified")
 

@@ -14,7 +14,7 @@ from recovery.errors import InputError
 from recovery.infer import facts
 from recovery.infer.ledger_row import LedgerRow, SegmentRow, read_rows
 from recovery.infer.prior import Prior, ShapeCounts
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.infer.references import SCHEMA, StatedFacts, check_row, select_stated
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
@@ -41,7 +41,7 @@ def recovered(references: pa.Table, more: int = 0) -> dict[str, Any]:
     copies = pa.Table.from_pylist(rows, schema=tables.COPIES)
     prior = Prior.build(ShapeCounts(), {(3, 3, 2): 10})
     damage = tables.DAMAGE.empty_table()
-    found = reconstruct(copies, simulator.bookies(NAMES), damage, prior, Options(), None, references)
+    found = reconstruct(copies, simulator.bookies(NAMES), damage, prior, InferOptions(), None, references)
     (row,) = found.to_pylist()
     return dict(row)
 
@@ -165,7 +165,7 @@ def check(
     rows = [simulator.copy_row(7, name, range(20), headers=headers) for name in NAMES]
     copies, bookies = pa.Table.from_pylist(rows, schema=tables.COPIES), simulator.bookies(NAMES)
     prior = Prior.build(ShapeCounts(), {(3, 3, 2): 10})
-    [row] = read_rows(reconstruct(copies, bookies, tables.DAMAGE.empty_table(), prior, Options()))
+    [row] = read_rows(reconstruct(copies, bookies, tables.DAMAGE.empty_table(), prior, InferOptions()))
     row = replace(row, **({"last_entry": end, "length": size * (end + 1)} | columns))
     return check_row(facts.read(copies, bookies), 0, row, StatedFacts(last, stated, deleted=None))
 

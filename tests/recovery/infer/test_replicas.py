@@ -12,8 +12,8 @@ import pytest
 
 from recovery.infer import facts, replicas
 from recovery.infer.copies import CopyColumns
-from recovery.infer.facts import Facts
-from recovery.infer.prior import LARGEST, PriorShape, Source
+from recovery.infer.facts import LedgerFacts
+from recovery.infer.prior import LARGEST, PriorShape, ShapeSource
 from recovery.infer.replicas import Fitting, fit_ensembles
 from recovery.model import tables
 from recovery.model.groups import group_entries
@@ -23,12 +23,12 @@ from tests.simulation.simulator import copy_row, groups_of
 
 Held = Mapping[str, Sequence[int]]
 SHAPES: Final = ((3, 2), (2, 2), (3, 3), (2, 1), (1, 1), (6, 2), (5, 2))
-PRIOR: Final = tuple(PriorShape(*shape, 0.2, Source.CLUSTER) for shape in SHAPES)
+PRIOR: Final = tuple(PriorShape(*shape, 0.2, ShapeSource.CLUSTER) for shape in SHAPES)
 FIRST: Final = 4
 """Number of the first shape: those before it are what ledgers show by themselves."""
 
 
-def read_copies(*ledgers: tuple[Held, str]) -> Facts:
+def read_copies(*ledgers: tuple[Held, str]) -> LedgerFacts:
     """Return what is known of ledgers 0, 1, … by who holds what; copied: who has copies of re-replication."""
     rows = [
         copy_row(number, f"{name}:3181", own, headers=[header(own[-1], lac=own[-1] - (name not in copied))])

@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from recovery.infer import rows
-from recovery.infer.prior import Prior, ShapeCounts, Source
+from recovery.infer.prior import Prior, ShapeCounts, ShapeSource
 from recovery.model.metadata import Digest
 from tests.recovery.infer.test_reconstruct import NAMES, Row, full, header, recover, row, striped
 
@@ -50,12 +50,12 @@ def test_what_is_guarded_is_inferred_at_most() -> None:
     assert (guarded["outcome"], guarded["grades"]["ensemble_size"]) == ("guarded", "assumed")
 
 
-@pytest.mark.parametrize("source", Source)
-def test_what_is_stated_for_all_is_assumed_of_each(source: Source) -> None:
+@pytest.mark.parametrize("source", ShapeSource)
+def test_what_is_stated_for_all_is_assumed_of_each(source: ShapeSource) -> None:
     """What a snapshot or other ledgers show is inferred; A only by a snapshot."""
-    is_stated = source in (Source.DEFAULT_QUORUM, Source.BOOKKEEPER_DEFAULT)
+    is_stated = source in (ShapeSource.DEFAULT_QUORUM, ShapeSource.BOOKKEEPER_DEFAULT)
     assert rows._GRADES[rows._grade_shape(source)] == ("assumed" if is_stated else "inferred")
-    assert rows._GRADES[rows._grade_quorum(source)] == ("inferred" if source is Source.SNAPSHOT else "assumed")
+    assert rows._GRADES[rows._grade_quorum(source)] == ("inferred" if source is ShapeSource.SNAPSHOT else "assumed")
 
 
 def ends(found: Row) -> list[str]:

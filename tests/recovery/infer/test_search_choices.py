@@ -10,8 +10,8 @@ import pytest
 
 from recovery.infer import facts, search
 from recovery.infer.copies import CopyColumns
-from recovery.infer.facts import Facts
-from recovery.infer.prior import LARGEST, Prior, PriorShape, Source
+from recovery.infer.facts import LedgerFacts
+from recovery.infer.prior import LARGEST, Prior, PriorShape, ShapeSource
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import Doubt, SearchResult, Tail, search_histories
 from recovery.infer.segment_cases import NOBODY, Copies, TriedShape
@@ -28,7 +28,7 @@ PLAIN: Final = Doubt(hiding=0, elsewhere=0, wiped=0, has_unseen=False, policy=Ta
 ACKNOWLEDGED: Final = replace(PLAIN, policy=Tail.ACKNOWLEDGED)
 
 
-def read(ledgers: Sequence[Mapping[str, Sequence[int]]], **headers: Sequence[Row]) -> Facts:
+def read(ledgers: Sequence[Mapping[str, Sequence[int]]], **headers: Sequence[Row]) -> LedgerFacts:
     """Return the facts of ledgers 0, 1, … by who holds what; headers by bookie, else that of the last entry."""
     rows = [
         simulator.copy_row(number, f"{name}:3181", own, headers=headers.get(name, [header(max(own))]))
@@ -40,7 +40,7 @@ def read(ledgers: Sequence[Mapping[str, Sequence[int]]], **headers: Sequence[Row
 
 def prior_of(*shapes: Shape, stated: tuple[int, int, int] | None = None) -> Prior:
     """Return a prior of shapes of one weight; stated: the operator's word, which has a weight of its own."""
-    known = tuple(PriorShape(*shape, 1 / len(shapes), Source.CLUSTER) for shape in shapes)
+    known = tuple(PriorShape(*shape, 1 / len(shapes), ShapeSource.CLUSTER) for shape in shapes)
     return Prior(known, default=stated)
 
 
@@ -162,7 +162,7 @@ def test_every_shape_that_explains_the_copies_has_to_end_it() -> None:
     """Three full copies may be what is left of 4/4, of which nobody shows one: that one may have had the hole."""
     heavy = prior_of((3, 3), stated=(3, 3, 2))
     assert end_of(with_hole(9), heavy) == 8
-    lighter = replace(heavy, shapes=(*heavy.shapes, PriorShape(4, 4, 1.0, Source.CLUSTER)))
+    lighter = replace(heavy, shapes=(*heavy.shapes, PriorShape(4, 4, 1.0, ShapeSource.CLUSTER)))
     # A position that nobody shows costs nothing where a bookie was not looked at.
     seen = replace(PLAIN, has_unseen=True)
     assert end_of(with_hole(9), heavy, seen) == 8
@@ -524,7 +524,7 @@ def test_which_shapes_are_tried_and_at_what_price() -> None:
     """The prior's by weight, the ledger's own stripes, and what the number of copies says; none larger than bookies."""
     pattern = search._CopyPattern([(3, 2, True), (4, 2, False), (6, 2, True)], 2, 3, 4)
     weights = {(5, 5): 1.0, (5, 4): 0.5, (4, 3): 1e-9, (3, 2): 0.5, (5, 1): 0.0, (6, 6): 1.0}
-    prior = Prior(tuple(PriorShape(*shape, weight, Source.CLUSTER) for shape, weight in weights.items()))
+    prior = Prior(tuple(PriorShape(*shape, weight, ShapeSource.CLUSTER) for shape, weight in weights.items()))
     tried = {shape[:2]: (round(shape.penalty, 2), shape.shown) for shape in pattern.list_shapes(prior, 5, 2.5)}
     assert tried == {
         (5, 5): (0.0, False), (3, 2): (0.0, True), (5, 4): (0.21, False), (4, 3): (1.0, False), (5, 1): (1.0, False),

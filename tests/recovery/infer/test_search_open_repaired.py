@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from recovery.infer.prior import Prior, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.infer.search import Tail
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 from tests.simulation import inventories
 from tests.simulation.cluster_judge import ClusterJudge
 from tests.simulation.histories import PASSWORD
@@ -220,7 +220,7 @@ def test_what_fewer_than_the_ack_quorum_have_ends_it_where_a_copy_has_a_lac_belo
     world.bookies[late].up = False
     assert world.recover(ORDINARY, list, lambda names: names[0])
     true = world.records[ORDINARY]
-    assert (true.state, true.last) == (State.CLOSED, BEFORE - 1)
+    assert (true.state, true.last) == (LedgerState.CLOSED, BEFORE - 1)
     other = next(name for name in true.members(0) if name != late)
     world.bookies[late].up = True
     world.bookies[other].kill()
@@ -231,7 +231,7 @@ def test_what_fewer_than_the_ack_quorum_have_ends_it_where_a_copy_has_a_lac_belo
 
     def reconstruct_stated(inventory: Inventory, **_: object) -> pa.Table:
         prior = Prior.build(count_shapes(inventory.copies, inventory.bookies), None, shape)
-        options = Options(passwords=PASSWORDS)
+        options = InferOptions(passwords=PASSWORDS)
         return reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options)
 
     tally, rows = judge_world(world, None, made=reconstruct_stated)

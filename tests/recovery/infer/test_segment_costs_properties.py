@@ -73,14 +73,16 @@ def test_the_cheapest_segments_are_found(rows: list[list[int]], copied: list[boo
     held = segment_cases.Copies(np.arange(len(rows)), np.array(copied[: len(rows)]), groups)
     cases = segment_cases.Cases.build([held], [ENTRIES - 1])
     [path] = segment_costs.find_cheapest(
-        cases, [segment_cases.Problem(0, held, ENTRIES - 1, segment_cases.TriedShape(*shape, 0.0))]
+        cases, [segment_cases.ShapeProblem(0, held, ENTRIES - 1, segment_cases.TriedShape(*shape, 0.0))]
     )
     assert path is not None
     least = cheapest(rows, copied[: len(rows)], cases.cuts, *shape)
     # A bookie that fits a position better in the whole ledger is preferred by up to a thousandth.
     assert least - 0.001 * shape[0] * len(path.first) - 1e-6 <= path.cost <= least + 1e-6
     assert len(path.first) == len(path.members) == len(path.shares)
-    limited = segment_cases.Problem(0, held, ENTRIES - 1, segment_cases.TriedShape(*shape, 0.0), limit=path.cost + 1e-6)
+    limited = segment_cases.ShapeProblem(
+        0, held, ENTRIES - 1, segment_cases.TriedShape(*shape, 0.0), limit=path.cost + 1e-6
+    )
     assert segment_costs.find_cheapest(cases, [limited])[0] is not None
 
 
@@ -88,7 +90,9 @@ def test_what_a_wipe_would_explain_may_cost_so_much_more() -> None:
     """Where a bookie may have lost all; not where none can have, nor where one was not looked at."""
     held = segment_cases.Copies(np.arange(1), np.zeros(1, np.bool_), group_entries(np.arange(3)))
     allowed = {
-        lost: segment_costs.allowance(segment_cases.Problem(0, held, 2, segment_cases.TriedShape(1, 1, 0.5), 7.0, lost))
+        lost: segment_costs.allowance(
+            segment_cases.ShapeProblem(0, held, 2, segment_cases.TriedShape(1, 1, 0.5), 7.0, lost)
+        )
         for lost in segment_cases.Lost
     }
     assert allowed == {
@@ -114,7 +118,7 @@ def test_a_limit_leaves_out_what_costs_more_and_nothing_else(together: int, monk
     cases = segment_cases.Cases.build(copies, ends)
     shapes = {*((history.ensemble, history.write) for history in made), (1, 1), (70, 2), (3, 3)}
     free = [
-        segment_cases.Problem(number, copies[number], ends[number], segment_cases.TriedShape(*shape, 0.0))
+        segment_cases.ShapeProblem(number, copies[number], ends[number], segment_cases.TriedShape(*shape, 0.0))
         for number in range(len(made))
         for shape in sorted(shapes)
     ]

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.infer import facts
-from recovery.infer.facts import Facts
-from recovery.infer.prior import PriorShape, Source
+from recovery.infer.facts import LedgerFacts
+from recovery.infer.prior import PriorShape, ShapeSource
 from recovery.infer.shape_fit import CLEAN, NO_SHAPE, UNDECIDED, Explained, explain
 from recovery.model import tables
 from tests.recovery.infer.test_clean import draw
@@ -22,7 +22,7 @@ Shape = tuple[int, int]
 NAMES: Final = tuple(f"{name}:3181" for name in "abcdefghij")
 
 
-def read(*ledgers: Sequence[Sequence[int]]) -> Facts:
+def read(*ledgers: Sequence[Sequence[int]]) -> LedgerFacts:
     """Return what is known of ledgers 0, 1, … by the rows of each."""
     rows = [
         copy_row(number, name, own, headers=[header(max(own))])
@@ -33,10 +33,10 @@ def read(*ledgers: Sequence[Sequence[int]]) -> Facts:
 
 
 def explain_by(
-    known: Facts, shapes: Sequence[Shape], tolerances: Sequence[int] | None = None, elsewhere: int = 0
+    known: LedgerFacts, shapes: Sequence[Shape], tolerances: Sequence[int] | None = None, elsewhere: int = 0
 ) -> Explained:
     """Explain all ledgers by some shapes."""
-    prior = [PriorShape(*shape, 0.1, Source.CLUSTER) for shape in shapes]
+    prior = [PriorShape(*shape, 0.1, ShapeSource.CLUSTER) for shape in shapes]
     tried = np.ones(known.count, np.bool_)
     return explain(known, prior, tried, tolerances or [9] * len(shapes), elsewhere)
 
@@ -85,7 +85,7 @@ def test_only_ledgers_that_are_to_be_tried_are() -> None:
     long, short = striped(30, 3, 2), [[0], [0]]
     known = read(long, long, short, short)
     tried = np.isin(known.ledger, [0, 2])
-    found = explain(known, [PriorShape(2, 2, 0.1, Source.CLUSTER)], tried, [9], 0)
+    found = explain(known, [PriorShape(2, 2, 0.1, ShapeSource.CLUSTER)], tried, [9], 0)
     path = dict(zip(known.ledger.tolist(), found.path.tolist(), strict=True))
     assert path == {0: CLEAN, 1: UNDECIDED, 2: CLEAN, 3: UNDECIDED}
     assert [(shape.ensemble, shape.write) for shape in found.shapes] == [(3, 2), (2, 2)]

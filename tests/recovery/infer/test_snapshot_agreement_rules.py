@@ -14,7 +14,7 @@ from recovery.infer.refusal import Refusal
 from recovery.infer.snapshot_agreement import KEPT, mark_agreeing, mark_same_segments
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 from tests.reconcile.rules.test_sides import catalog
 from tests.recovery.infer.test_reconstruct import KNOWN, SECRET, full, header, striped
 from tests.recovery.infer.test_snapshot_records import TRUE
@@ -49,8 +49,8 @@ def agree(rows: list[Row], shown: Row | None = None, record: Row | None = None) 
         ({"last_entry": None}, {}, False),
         ({}, {"length": 299}, False),
         ({"length": None}, {}, False),
-        ({}, {"state": str(State.OPEN)}, False),
-        ({}, {"state": str(State.IN_RECOVERY)}, False),
+        ({}, {"state": str(LedgerState.OPEN)}, False),
+        ({}, {"state": str(LedgerState.IN_RECOVERY)}, False),
         # What one side does not know does not differ.
         ({}, {"password_hash": b"o" * 32}, False),
         ({"key": None}, {}, True),

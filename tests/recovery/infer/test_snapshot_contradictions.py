@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recovery.infer import snapshot_contradictions as contradictions
-from recovery.infer.facts import DIGESTS, Facts
+from recovery.infer.facts import DIGESTS, LedgerFacts
 from recovery.infer.ledger_row import LedgerRow
 from recovery.infer.refusal import Refusal
 from recovery.model.metadata import Digest, LedgerMetadata, Segment
@@ -21,7 +21,7 @@ Row = dict[str, Any]
 KEY: Final = b"k" * 32
 
 
-def with_headers(*headers: Row) -> Facts:
+def with_headers(*headers: Row) -> LedgerFacts:
     """Return three full copies of thirty entries, of which these headers were read."""
     return read([{"a": [*range(30)], "b": [*range(30)], "c": [*range(30)]}], a=headers, b=[], c=[])
 
@@ -98,7 +98,7 @@ def test_which_lengths_bytes_contradict(
     assert one.bookies == shown or one.bookies.startswith(f"{shown}, as a header of entry ")
 
 
-def identity_of(known: Facts, row: LedgerRow, record: LedgerMetadata, key: bytes | None = None) -> list[str]:
+def identity_of(known: LedgerFacts, row: LedgerRow, record: LedgerMetadata, key: bytes | None = None) -> list[str]:
     """Return the fields of a record's identity that are contradicted."""
     return [one.field for one in contradictions._check_identity(known, 0, row, record, key)]
 

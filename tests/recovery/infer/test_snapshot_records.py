@@ -9,12 +9,12 @@ import pytest
 
 from recovery.codecs import ledger_metadata
 from recovery.infer.prior import Prior, ShapeCounts
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.infer.wiped_bookies import Kept
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.reconcile.rules.test_sides import catalog
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, SECRET, full, header, recover, row, striped
 from tests.simulation import simulator
@@ -22,17 +22,17 @@ from tests.simulation import simulator
 Row = dict[str, Any]
 MEMBERS: Final = NAMES[:3]
 TRUE: Final = LedgerMetadata(
-    3, 3, 2, 2, State.CLOSED, 29, 300, (Segment(0, MEMBERS),), Digest.CRC32C, simulator.PASSWORD,
+    3, 3, 2, 2, LedgerState.CLOSED, 29, 300, (Segment(0, MEMBERS),), Digest.CRC32C, simulator.PASSWORD,
     ctime=5, custom=(("owner", b"me"),), creator_token=0,
 )  # fmt: skip
-OPEN: Final = replace(TRUE, state=State.OPEN, last_entry=None, length=None)
+OPEN: Final = replace(TRUE, state=LedgerState.OPEN, last_entry=None, length=None)
 
 
 def compared(
     stored: LedgerMetadata,
     rows: Sequence[Row],
     *,
-    options: Options = SECRET,
+    options: InferOptions = SECRET,
     names: Iterable[str] = NAMES,
     prior: Prior = KNOWN,
     states: Mapping[str, object] | None = None,
@@ -133,7 +133,7 @@ def test_what_a_loss_explains_is_restored_with_what_is_missing() -> None:
     assert (found["outcome"], found["raw"]) == ("restored", ledger_metadata.encode(stored))
     assert found["missing"] == 80 - sum(one["entries"] for one in lossy)
     assert said(found) == {"last_entry": ("39", "no entry above 12")}
-    unseen = compared(stored, striped(30), options=Options(SECRET.passwords, unscanned_bookies=("z:3181",)))
+    unseen = compared(stored, striped(30), options=InferOptions(SECRET.passwords, unscanned_bookies=("z:3181",)))
     assert (unseen["outcome"], unseen["missing"]) == ("restored", 20)
     assert said(unseen) == {"last_entry": ("39", "no entry above 29")}
     assert compared(stored, striped(40))["missing"] == 0
@@ -201,7 +201,7 @@ def test_a_record_of_others_that_ends_above_all_is_of_another_ledger() -> None:
     """Two things speak against it, whatever may be lost or hidden: who wrote, and where it ends."""
     away = tuple(f"gone-{name}" for name in MEMBERS)
     stored = replace(TRUE, last_entry=39, length=400, segments=(Segment(0, away),))
-    unseen = Options(SECRET.passwords, unscanned_bookies=("z:3181",))
+    unseen = InferOptions(SECRET.passwords, unscanned_bookies=("z:3181",))
     for options in (SECRET, unseen):
         found = compared(stored, striped(30), options=options)
         assert (found["outcome"], found["reason"]) == ("held", Refusal.LAC_BEYOND_END)
@@ -241,14 +241,14 @@ def test_a_record_that_says_what_is_under_a_guard_does_not_prove_it(case: str) -
     assert found["raw"] is None
 
 
-@pytest.mark.parametrize("state", State)
-def test_the_shape_that_bookies_show_is_listed_beside_the_records(state: State) -> None:
+@pytest.mark.parametrize("state", LedgerState)
+def test_the_shape_that_bookies_show_is_listed_beside_the_records(state: LedgerState) -> None:
     """Whoever takes the record's E and W can go back to what bookies alone give, and is offered no shape twice."""
     alone = recover(full(3, 30))
     assert (alone["ensemble_size"], alone["write_quorum"]) == (3, 3)
     away = (Segment(0, ("x:3181", "y:3181")),)
     stored = replace(
-        TRUE if state is State.CLOSED else OPEN, state=state, ensemble_size=2, write_quorum=2, segments=away
+        TRUE if state is LedgerState.CLOSED else OPEN, state=state, ensemble_size=2, write_quorum=2, segments=away
     )
     found = compared(stored, full(3, 30))
     assert (found["outcome"], found["ensemble_size"], found["write_quorum"]) == ("restored", 2, 2)

@@ -11,14 +11,14 @@ from recovery.codecs import ledger_metadata
 from recovery.infer import facts, search, snapshot_records
 from recovery.infer.ledger_row import Alternative, LedgerRow, read_rows
 from recovery.infer.prior import Prior
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import Tail
 from recovery.infer.segment_cases import NOBODY
 from recovery.infer.snapshot_records import hold_by_members, restore_as_recorded
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.reconcile.rules.test_sides import catalog
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, SECRET, full, header, row, striped
 from tests.recovery.infer.test_search_choices import solution_of
@@ -35,7 +35,7 @@ def beside(
     rows: Sequence[Row],
     *,
     last: Iterable[int] = (),
-    options: Options = SECRET,
+    options: InferOptions = SECRET,
     prior: Prior = KNOWN,
     ledgers: Sequence[int] = (7,),
 ) -> list[Row]:
@@ -117,7 +117,7 @@ def test_the_only_record_may_be_the_one_that_the_store_had_last() -> None:
     record = replace(OPEN, write_quorum=3)
     assert left_open(record, rows)["raw"] == ledger_metadata.encode(record)
     assert beside([record], rows)[0]["state"] == "CLOSED"
-    recovering = left_open(replace(record, state=State.IN_RECOVERY), rows)
+    recovering = left_open(replace(record, state=LedgerState.IN_RECOVERY), rows)
     assert (recovering["state"], recovering["last_entry"]) == ("CLOSED", 29)
     # Of two ledgers, one has its last record there.
     both = [*rows, *(one | {"ledger": 8, "bucket": LedgerId(0, 8).bucket} for one in rows)]
@@ -155,9 +155,9 @@ def test_what_a_recovery_may_lose_is_not_left_open(monkeypatch: pytest.MonkeyPat
     """Nothing is held of it, something is hidden, somebody asked for less, or it is in too many pieces."""
     record = replace(OPEN, write_quorum=3)
     assert left_open(record, [row(A, [])])["state"] != "OPEN"
-    hidden = Options(SECRET.passwords, unscanned_bookies=("z:3181",))
+    hidden = InferOptions(SECRET.passwords, unscanned_bookies=("z:3181",))
     assert left_open(record, full(3, 30), options=hidden)["state"] == "CLOSED"
-    asked = Options(SECRET.passwords, tail=Tail.ACKNOWLEDGED)
+    asked = InferOptions(SECRET.passwords, tail=Tail.ACKNOWLEDGED)
     assert left_open(record, full(3, 30), options=asked)["state"] == "CLOSED"
     assert left_open(record, full(3, 30))["state"] == "OPEN"
     monkeypatch.setattr(snapshot_records, "MAX_RUNS", 2)
@@ -166,7 +166,7 @@ def test_what_a_recovery_may_lose_is_not_left_open(monkeypatch: pytest.MonkeyPat
 
 def test_what_bookies_leave_open_is_not_closed_by_an_earlier_record() -> None:
     """It has no end of its own then."""
-    asked = Options(SECRET.passwords, tail=Tail.OPEN)
+    asked = InferOptions(SECRET.passwords, tail=Tail.OPEN)
     prior = replace(KNOWN, kept={0: dict.fromkeys(NAMES, 6)})
     [found] = beside([replace(OPEN, write_quorum=3)], full(3, 30), options=asked, prior=prior)
     assert (found["state"], found["last_entry"], found["outcome"]) == ("OPEN", None, "restored")
@@ -219,7 +219,7 @@ def test_segments_behind_all_entries_are_kept_and_one_at_the_last_entry_is_not_d
     away = replace(TRUE, write_quorum=3, segments=(Segment(0, GONE), Segment(29, GONE)))
     found = compared(away, full(3, 30))
     assert [segment["first"] for segment in found["segments"]] == [0]
-    unseen = Options(SECRET.passwords, unscanned_bookies=("z:3181",))
+    unseen = InferOptions(SECRET.passwords, unscanned_bookies=("z:3181",))
     copied = [one | {"headers": [header(one["last"], lac=39)]} for one in full(3, 30)]
     later = replace(
         TRUE, write_quorum=3, last_entry=39, length=400,
@@ -321,7 +321,7 @@ def test_a_ledger_is_of_the_class_that_explained_it(monkeypatch: pytest.MonkeyPa
 # Rows by themselves.
 
 
-def row_of(copies: Sequence[Row]) -> tuple[facts.Facts, LedgerRow]:
+def row_of(copies: Sequence[Row]) -> tuple[facts.LedgerFacts, LedgerRow]:
     """Return what is known of one ledger, and what is made of it without a record."""
     table = pa.Table.from_pylist(list(copies), schema=tables.COPIES)
     bookies = simulator.bookies(NAMES)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recovery.infer import solve
-from recovery.infer.segment_cases import NOBODY, Cases, Problem, TriedShape
+from recovery.infer.segment_cases import NOBODY, Cases, ShapeProblem, TriedShape
 from recovery.infer.segment_costs import find_cheapest
 from recovery.infer.solve import PlacedCopies, Solution
 from tests.recovery.infer.test_clean import decide_one, lay_out
@@ -92,7 +92,7 @@ def test_what_takes_too_long_to_look_through_is_not_readable(monkeypatch: pytest
 def solve_one(shape: tuple[int, int], *held: Sequence[int]) -> Solution:
     """Return the cheapest history of one shape."""
     copies, end = copies_of(*held), max(map(max, held))
-    cases, problems = Cases.build([copies], [end]), [Problem(0, copies, end, TriedShape(*shape, 0.0))]
+    cases, problems = Cases.build([copies], [end]), [ShapeProblem(0, copies, end, TriedShape(*shape, 0.0))]
     [solution] = solve.solve_problems(cases, problems, find_cheapest(cases, problems))
     assert solution is not None
     return solution

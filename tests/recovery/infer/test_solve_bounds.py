@@ -11,14 +11,14 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from recovery.infer import search, segment_cases, segment_costs, solve
-from recovery.infer.prior import Prior, PriorShape, Source
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.prior import Prior, PriorShape, ShapeSource
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups
 from tests.simulation import simulator
 
 SHAPES: Final = ((3, 2), (5, 3), (3, 3))
-PRIOR: Final = Prior(tuple(PriorShape(*shape, 1 / len(SHAPES), Source.CLUSTER) for shape in SHAPES))
+PRIOR: Final = Prior(tuple(PriorShape(*shape, 1 / len(SHAPES), ShapeSource.CLUSTER) for shape in SHAPES))
 OTHERS: Final = 7
 """Shapes that a search tries beside those of the prior: three that stripes show, four by the number of copies."""
 NAMES: Final = tuple(f"10.0.0.{number}:3181" for number in range(1, 13))
@@ -62,7 +62,7 @@ def row_of(held: Mapping[str, list[int]]) -> dict[str, Any]:
         rows.append(simulator.copy_row(7, name, own, headers=[header]))
     copies = pa.Table.from_pylist(rows, schema=tables.COPIES)
     bookies = simulator.bookies(NAMES)
-    [row] = reconstruct(copies, bookies, tables.DAMAGE.empty_table(), PRIOR, Options()).to_pylist()
+    [row] = reconstruct(copies, bookies, tables.DAMAGE.empty_table(), PRIOR, InferOptions()).to_pylist()
     return dict(row)
 
 
@@ -121,7 +121,7 @@ def test_costs_are_not_weighed_where_they_would_be_too_many(work: Counter[str]) 
     cases = segment_cases.Cases(
         np.array([0, 900]), plain, plain, none, copies.groups, np.array([0, 162]), cuts, np.ones(162, np.bool_)
     )
-    problem = segment_cases.Problem(0, copies, int(cuts[-1]) - 1, segment_cases.TriedShape(12, 3, 0.0))
+    problem = segment_cases.ShapeProblem(0, copies, int(cuts[-1]) - 1, segment_cases.TriedShape(12, 3, 0.0))
     assert segment_costs.find_cheapest(cases, [problem]) == [None]
     assert not work
 

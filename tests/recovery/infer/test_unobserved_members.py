@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from recovery.infer import facts, unobserved_members
-from recovery.infer.shape_fit import Segments
+from recovery.infer.shape_fit import LedgerSegments
 from recovery.infer.unobserved_members import name_members
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -50,7 +50,9 @@ def test_positions_that_nothing_shows_are_named_in_order(
     ensembles = [[n if rng.random() < 0.6 else -1 for n in members] for members in ensembles]
     zero = np.zeros(len(ledgers), np.int64)
     size = np.array([*map(len, ensembles)])
-    named, was_named = name_members(known, Segments(np.array(ledgers), zero, zero, size, np.concatenate(ensembles)))
+    named, was_named = name_members(
+        known, LedgerSegments(np.array(ledgers), zero, zero, size, np.concatenate(ensembles))
+    )
     ids = known.ledger.tolist()
     wanted = [
         name_by_hand(members, ids[number], idle[ids[number]], absent)

@@ -12,7 +12,7 @@ import pytest
 
 from recovery.infer import facts, wiped_bookies
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import Tail
 from recovery.infer.wiped_bookies import SAMPLED, Sample, count_losers, find_kept, forget_lost
@@ -115,14 +115,14 @@ def test_what_may_have_been_acknowledged_is_not_cut_off() -> None:
     rows = [r | {"explicit_lac": 10} for r in striped(11)]
     own = [e for e in range(12) if simulator.holds(2, e, 3, 2)]
     rows[2] = row(NAMES[2], own, headers=[header(11, lac=10)], explicit_lac=10)
-    options = Options(tail=Tail.ACKNOWLEDGED)
+    options = InferOptions(tail=Tail.ACKNOWLEDGED)
     assert recover(rows, states=IN_USE, options=options)["last_entry"] == 11
     assert recover(rows, states=IN_USE, options=options, prior=SEEN)["last_entry"] == 10
 
 
 def test_a_ledger_is_left_open_only_where_no_bookie_was_wiped() -> None:
     """`--tail open`: a bookie that lost its entries would tell a recovery that there are none."""
-    options = Options(tail=Tail.OPEN)
+    options = InferOptions(tail=Tail.OPEN)
     assert recover(striped(30), states=IN_USE, options=options)["state"] == "CLOSED"
     assert recover(striped(30), states=IN_USE, options=options, prior=SEEN)["state"] == "OPEN"
 
@@ -144,7 +144,7 @@ def test_a_ledger_whose_last_ensemble_is_partly_guessed_is_closed(changed: int) 
         pa.Table.from_pylist(bookies, schema=tables.BOOKIES),
         tables.DAMAGE.empty_table(),
         replace(KNOWN, kept={0: dict.fromkeys(names, 6)}),
-        Options(tail=Tail.OPEN),
+        InferOptions(tail=Tail.OPEN),
     ).to_pylist()
     assert {row["ledger"]: (row["state"], row["missing"], sum(row["segments"][-1]["assumed"])) for row in found} == {
         changed: ("CLOSED", 0, 1),

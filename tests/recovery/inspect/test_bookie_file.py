@@ -10,8 +10,8 @@ from recovery.codecs.entry import EntryHeader
 from recovery.codecs.entry_log import EntryAt
 from recovery.errors import InputError, Reason
 from recovery.inspect.bookie_file import look
-from recovery.inspect.file_kinds import Kind
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.inspect.file_kinds import FileKind
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.command import run
 
 RECORDS = [entry.encode(EntryHeader(7, n, n - 1, 5 * n + 5), b"hello", Digest.CRC32C) for n in range(3)]
@@ -26,7 +26,7 @@ def _write(folder: Path, name: str, content: bytes) -> Path:
 def test_an_entry_log_says_what_it_holds(tmp_path: Path) -> None:
     """Header, map, entries, ledgers, first and last record with header and digest."""
     found = look(_write(tmp_path, "1f.log", entry_log.encode(RECORDS, with_map=True)))
-    assert (found.kind, found.damaged, found.notes) == (Kind.LOG, 0, ())
+    assert (found.kind, found.damaged, found.notes) == (FileKind.LOG, 0, ())
     assert found.header["log id"] == "1f"
     assert (found.counts["entries"], found.counts["ledgers"]) == (3, 1)
     assert "entry 0" in found.first
@@ -60,7 +60,7 @@ def test_a_log_without_a_header_is_still_read(tmp_path: Path) -> None:
 def test_an_empty_log_is_normal(tmp_path: Path) -> None:
     """The next log is made ahead of time; it has no bytes and no damage."""
     found = look(_write(tmp_path, "2.log", b""))
-    assert (found.kind, found.damaged) == (Kind.LOG, 0)
+    assert (found.kind, found.damaged) == (FileKind.LOG, 0)
     assert found.notes
 
 
@@ -86,9 +86,9 @@ def test_a_map_that_is_nowhere_is_damage(tmp_path: Path, offset: int) -> None:
 def test_first_bytes_win_over_a_name(tmp_path: Path) -> None:
     """A journal that was renamed to a log is read as a journal, and that is said."""
     found = look(_write(tmp_path, "0.log", journal.encode([journal.encode_fence(7), *RECORDS])))
-    assert (found.kind, found.counts["entries"], found.counts["fences"]) == (Kind.JOURNAL, 3, 1)
+    assert (found.kind, found.counts["entries"], found.counts["fences"]) == (FileKind.JOURNAL, 3, 1)
     assert any("entry log" in note for note in found.notes)
-    assert look(_write(tmp_path, "noname", entry_log.encode(RECORDS, with_map=False))).kind is Kind.LOG
+    assert look(_write(tmp_path, "noname", entry_log.encode(RECORDS, with_map=False))).kind is FileKind.LOG
 
 
 def test_an_index_in_the_wrong_place_is_noted(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_an_index_in_the_wrong_place_is_noted(tmp_path: Path) -> None:
     header = index_file.IndexHeader(1, entry.master_key(b"secret"), fenced=True, explicit_lac=None)
     content = index_file.encode(header, np.array([0, 1 << 32 | 1028, 0, -5], np.int64))
     found = look(_write(tmp_path, "5.idx", content + b"\0\0\0"))
-    assert (found.kind, found.counts["slots"], found.counts["entries"]) == (Kind.INDEX, 4, 2)
+    assert (found.kind, found.counts["slots"], found.counts["entries"]) == (FileKind.INDEX, 4, 2)
     assert "0/5/5.idx" in found.notes[0]
     assert {part.reason for part in found.damage} == {Reason.TRUNCATED, Reason.BAD_VALUE}
     folder = tmp_path / "0" / "5"
@@ -113,7 +113,7 @@ def test_a_ledgers_record_is_shown_without_its_password(tmp_path: Path) -> None:
         ensemble_size=2,
         write_quorum=2,
         ack_quorum=1,
-        state=State.CLOSED,
+        state=LedgerState.CLOSED,
         last_entry=9,
         length=90,
         segments=(Segment(0, ("b1", "b2")), Segment(5, ("b1", "b3"))),
@@ -122,7 +122,7 @@ def test_a_ledgers_record_is_shown_without_its_password(tmp_path: Path) -> None:
         custom=(("application", b"something private"),),
     )
     found = look(_write(tmp_path, "L0005", ledger_metadata.encode(record)))
-    assert (found.kind, found.counts["segments"]) == (Kind.METADATA, 2)
+    assert (found.kind, found.counts["segments"]) == (FileKind.METADATA, 2)
     assert found.header["E/W/A"] == "2/2/1"
     assert found.header["password"] == "set, not shown"
     assert "hunter2" not in repr(found)
@@ -134,7 +134,7 @@ def test_a_cookie_is_known_by_its_content(tmp_path: Path) -> None:
     held = cookie.Cookie(5, "b1:3181", ("/j",), ("/l1", "/l2"), instance_id="i")
     found = look(_write(tmp_path, "b1", cookie.encode(held)))
     assert (found.kind, found.header["bookie id"], found.header["ledger folders"]) == (
-        Kind.COOKIE,
+        FileKind.COOKIE,
         "b1:3181",
         "/l1, /l2",
     )
@@ -143,19 +143,21 @@ def test_a_cookie_is_known_by_its_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "kind", "damaged"),
     [
-        ("lastId", b"1f\n", Kind.LAST_ID, 0),
-        ("lastId", b"no\n", Kind.LAST_ID, 1),
-        ("lastMark", b"\0" * 16, Kind.LAST_MARK, 0),
-        ("lastMark.1", b"\0" * 15, Kind.LAST_MARK, 1),
-        ("VERSION", b"2\n", Kind.COOKIE, 1),
-        ("BOOKIE_STATUS", b"1,READ_ONLY,1700000000000,true\n", Kind.STATUS, 0),
-        ("BOOKIE_STATUS", b"\xff\xff", Kind.STATUS, 1),
-        ("1a.txn", b"", Kind.JOURNAL, 0),
-        ("1a.txn", b"BKLG\0\0\0\x63", Kind.JOURNAL, 1),
-        ("5.idx", b"", Kind.INDEX, 1),
+        ("lastId", b"1f\n", FileKind.LAST_ID, 0),
+        ("lastId", b"no\n", FileKind.LAST_ID, 1),
+        ("lastMark", b"\0" * 16, FileKind.LAST_MARK, 0),
+        ("lastMark.1", b"\0" * 15, FileKind.LAST_MARK, 1),
+        ("VERSION", b"2\n", FileKind.COOKIE, 1),
+        ("BOOKIE_STATUS", b"1,READ_ONLY,1700000000000,true\n", FileKind.STATUS, 0),
+        ("BOOKIE_STATUS", b"\xff\xff", FileKind.STATUS, 1),
+        ("1a.txn", b"", FileKind.JOURNAL, 0),
+        ("1a.txn", b"BKLG\0\0\0\x63", FileKind.JOURNAL, 1),
+        ("5.idx", b"", FileKind.INDEX, 1),
     ],
 )
-def test_small_files_are_whole_or_damaged(tmp_path: Path, name: str, content: bytes, kind: Kind, damaged: int) -> None:
+def test_small_files_are_whole_or_damaged(
+    tmp_path: Path, name: str, content: bytes, kind: FileKind, damaged: int
+) -> None:
     """Every small file of a bookie is read, and one that is cut or foreign is damage, not an end."""
     found = look(_write(tmp_path, name, content))
     assert (found.kind, found.damaged) == (kind, damaged)
@@ -181,7 +183,7 @@ def test_a_broken_database_is_damage(tmp_path: Path) -> None:
     (tmp_path / "ledgers").mkdir()
     (tmp_path / "ledgers" / "CURRENT").write_text("MANIFEST-000001\n")
     found = look(tmp_path / "ledgers")
-    assert (found.kind, found.damaged) == (Kind.LEDGERS, 1)
+    assert (found.kind, found.damaged) == (FileKind.LEDGERS, 1)
 
 
 def test_inspect_ends_with_0_or_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,18 +9,18 @@ import pytest
 
 from recovery.codecs import entry, entry_log
 from recovery.inspect.bookie_file import look
-from recovery.inspect.file_kinds import Kind
+from recovery.inspect.file_kinds import FileKind
 from recovery.inspect.file_notes import FileReport
 from tests.support import cases
 
 KINDS = {
-    "VERSION": Kind.COOKIE,
-    "lastId": Kind.LAST_ID,
-    "DIRTY": Kind.DIRTY,
-    "ledgers": Kind.LEDGERS,
-    "locations": Kind.LOCATIONS,
+    "VERSION": FileKind.COOKIE,
+    "lastId": FileKind.LAST_ID,
+    "DIRTY": FileKind.DIRTY,
+    "ledgers": FileKind.LEDGERS,
+    "locations": FileKind.LOCATIONS,
 }
-SUFFIXES = {".idx": Kind.INDEX, ".log": Kind.LOG, ".txn": Kind.JOURNAL}
+SUFFIXES = {".idx": FileKind.INDEX, ".log": FileKind.LOG, ".txn": FileKind.JOURNAL}
 
 
 def _files(name: str) -> Iterator[Path]:
@@ -29,9 +29,9 @@ def _files(name: str) -> Iterator[Path]:
             yield path
 
 
-def _expected(path: Path) -> Kind:
+def _expected(path: Path) -> FileKind:
     if path.name.startswith("lastMark"):
-        return Kind.LAST_MARK
+        return FileKind.LAST_MARK
     return KINDS[path.name] if path.name in KINDS else SUFFIXES[path.suffix]
 
 
@@ -55,14 +55,14 @@ def test_files_of_real_bookies_have_no_damage(seen: tuple[str, list[FileReport]]
 def test_entries_are_counted_as_they_are_held(seen: tuple[str, list[FileReport]]) -> None:
     """Indexes and journals know every entry that a client could read; the indexes of a clean case W times."""
     name, found = seen
-    counted: Counter[Kind] = Counter()
+    counted: Counter[FileKind] = Counter()
     for one in found:
         counted[one.kind] += one.counts.get("entries", 0)
     rows = [row for row in cases.truth(name)["ledgers"] if row["state"] == "CLOSED"]
-    in_index = counted[Kind.INDEX] + counted[Kind.LOCATIONS]
-    assert in_index + counted[Kind.JOURNAL] >= sum(row["client_saw"]["readable"] for row in rows)
+    in_index = counted[FileKind.INDEX] + counted[FileKind.LOCATIONS]
+    assert in_index + counted[FileKind.JOURNAL] >= sum(row["client_saw"]["readable"] for row in rows)
     if "clean" in name:
-        assert counted[Kind.LOG] >= in_index == sum((row["last"] + 1) * row["W"] for row in rows)
+        assert counted[FileKind.LOG] >= in_index == sum((row["last"] + 1) * row["W"] for row in rows)
 
 
 def test_nothing_secret_is_said(seen: tuple[str, list[FileReport]]) -> None:
@@ -72,7 +72,7 @@ def test_nothing_secret_is_said(seen: tuple[str, list[FileReport]]) -> None:
     truth = cases.truth(name)
     passwords = {base64.b64decode(row["password"] or "") for row in truth["ledgers"]} - {b""}
     assert [p for p in passwords if p.decode() in text or entry.master_key(p).hex() in text] == []
-    for log in (one.path for one in found if one.kind is Kind.LOG):
+    for log in (one.path for one in found if one.kind is FileKind.LOG):
         for part in entry_log.scan(log.read_bytes()):
             if isinstance(part, entry_log.EntryAt) and part.size > 100:
                 payload = log.read_bytes()[part.position + 52 : part.position + part.size]

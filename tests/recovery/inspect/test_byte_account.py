@@ -15,7 +15,7 @@ from recovery.codecs.entry import EntryHeader
 from recovery.errors import InputError
 from recovery.inspect.bookie_file import look
 from recovery.inspect.byte_account import ROCKSDB, UNKNOWN, File, account_for
-from recovery.inspect.file_kinds import Kind
+from recovery.inspect.file_kinds import FileKind
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
 from tests.recovery.collect.test_index_database import write_database
@@ -146,7 +146,7 @@ def test_a_bookies_folder_may_be_called_as_a_database(tmp_path: Path) -> None:
     for name, content in (("0.log", LOG), ("lastId", b"0\n"), ("lastMark", bytes(16)), ("VERSION", b"1")):
         (folder / name).write_bytes(content)
     found = account_for([tmp_path])
-    assert (found.odd, found.files[Kind.LOG], found.unexplained) == ([], 1, 0)
+    assert (found.odd, found.files[FileKind.LOG], found.unexplained) == ([], 1, 0)
 
 
 def test_a_scoped_entry_in_a_log_of_version_1_is_left_over(tmp_path: Path) -> None:
@@ -165,8 +165,8 @@ def test_a_bookie_with_scopes_is_explained(tmp_path: Path, storage: Storage, *, 
         config.unlink()  # the library's, which no bookie has
     found = account_for([tmp_path])
     assert [file.path for file in found.odd] == []
-    assert found.parts[Kind.JOURNAL]["explicit LACs"]
-    assert bool(found.parts[Kind.LOG]["ledgers maps"]) == rotated
+    assert found.parts[FileKind.JOURNAL]["explicit LACs"]
+    assert bool(found.parts[FileKind.LOG]["ledgers maps"]) == rotated
     for path in tmp_path.rglob("*"):
         if path.name.endswith(("-scoped", ".log", ".txn")) and (path.is_dir() or path.parent.name == "current"):
             seen = look(path)
@@ -202,9 +202,9 @@ def _database(folder: Path, rows: dict[bytes, bytes], *, flush: bool) -> None:
     ("name", "row"),
     [
         ("locations", ledger_db.encode_location(5, 3, 0x1F00000404)),
-        ("ledgers", ledger_db.encode_ledgers_row(ledger_db.LedgerRow(5, fenced=False, master_key=KEY))),
+        ("ledgers", ledger_db.encode_ledgers_row(ledger_db.BookieLedgerRow(5, fenced=False, master_key=KEY))),
         ("locations-scoped", ledger_db.encode_location(5, 3, 0x1F00000404, scope=7)),
-        ("ledgers-scoped", ledger_db.encode_ledgers_row(ledger_db.LedgerRow(5, False, KEY, scope=7))),
+        ("ledgers-scoped", ledger_db.encode_ledgers_row(ledger_db.BookieLedgerRow(5, False, KEY, scope=7))),
         ("metadata-cache", (struct.pack(">q", 31), struct.pack(">hqqqqqq", 0, 31, 51, 51, 1, 5, 51))),
     ],
 )

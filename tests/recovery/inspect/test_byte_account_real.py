@@ -15,7 +15,7 @@ from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
 from recovery.inspect.byte_account import ROCKSDB, UNKNOWN, Account, account_for
-from recovery.inspect.file_kinds import Kind
+from recovery.inspect.file_kinds import FileKind
 from recovery.model.groups import expand, from_arrow
 from tests.support.cluster import Bookie, Cluster
 
@@ -127,7 +127,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     return Written(tmp_path_factory.mktemp("mixed") / "cluster")
 
 
-def demand_whole(found: Account) -> None:
+def require_whole(found: Account) -> None:
     """Every file known, every byte explained, every byte counted."""
     assert [(str(file.path), file.why, file.regions) for file in found.odd] == []
     assert (found.unexplained, found.files[UNKNOWN]) == (0, 0)
@@ -137,8 +137,8 @@ def demand_whole(found: Account) -> None:
 @pytest.mark.parametrize("n", range(len(MIXED)))
 def test_no_byte_of_a_bookie_is_left_over(written: Written, n: int) -> None:
     """While it runs and after it was killed or stopped: options of storage, journals, loggers, compaction."""
-    demand_whole(written.running[n])
-    demand_whole(written.accounted(n))
+    require_whole(written.running[n])
+    require_whole(written.accounted(n))
 
 
 @pytest.mark.parametrize("n", range(len(MIXED)))
@@ -181,12 +181,12 @@ def test_each_option_left_its_mark(written: Written) -> None:
         }
     logs = [path.read_bytes() for path in written.files(3, "*.log")]
     assert any(entry_log.is_direct(log) for log in logs)
-    parts = written.accounted(3).parts[Kind.LOG]
+    parts = written.accounted(3).parts[FileKind.LOG]
     assert parts["filler"]
     assert parts["padding"]
     one_each = [entry_log.scan(path.read_bytes()) for path in written.files(1, "*.log")]
     assert any(len({part.ledger for part in found if isinstance(part, entry_log.EntryAt)}) == 1 for found in one_each)
-    assert not written.accounted(5).parts[Kind.JOURNAL]["entries"]
+    assert not written.accounted(5).parts[FileKind.JOURNAL]["entries"]
     assert written.files(2, "metadata-cache")
     assert ROCKSDB in written.accounted(2).files
-    assert any(written.accounted(n).parts[Kind.LOG]["ledgers maps"] for n in range(len(MIXED)))
+    assert any(written.accounted(n).parts[FileKind.LOG]["ledgers maps"] for n in range(len(MIXED)))

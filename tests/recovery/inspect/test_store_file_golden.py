@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recovery.inspect.bookie_file import look
-from recovery.inspect.file_kinds import Kind
+from recovery.inspect.file_kinds import FileKind
 from tests.backends.zkfiles.test_zkfiles_golden import DATA, _expected
 from tests.support import paths
 
@@ -19,10 +19,10 @@ FILES = sorted(path for path in DATA.glob("*/version-2/*.*"))
 def test_every_file_is_what_it_is(path: Path) -> None:
     """Snapshots of every compression and logs with every end are known and without damage, and show no data."""
     found = look(path)
-    assert found.kind is (Kind.ZK_SNAPSHOT if path.name.startswith("snapshot") else Kind.ZK_LOG)
+    assert found.kind is (FileKind.ZK_SNAPSHOT if path.name.startswith("snapshot") else FileKind.ZK_LOG)
     assert (found.damaged, found.damage) == (0, ())
     assert b"by multi" not in repr(found).encode()
-    if found.kind is Kind.ZK_SNAPSHOT:
+    if found.kind is FileKind.ZK_SNAPSHOT:
         assert found.header["checksums"] == "agree"
         assert found.header["digest"] != "does not agree with the nodes"
         compressed = {".gz": "gzip", ".snappy": "snappy"}
@@ -68,7 +68,7 @@ def test_a_database_of_etcd_is_known(tmp_path: Path) -> None:
     """By its first bytes, whatever its name: revision, keys, roots; nothing of the values."""
     for name in ("final.db", "db"):
         found = look(Path(shutil.copy(ETCD, tmp_path / name)))
-        assert (found.kind, found.damaged, found.header["revision"]) == (Kind.ETCD, 0, "676")
+        assert (found.kind, found.damaged, found.header["revision"]) == (FileKind.ETCD, 0, "676")
         assert (found.counts["keys"], found.counts["records"]) == (152, 684)
         assert found.ranges == ("BookKeeper's root: /bk/c1",)
     torn = tmp_path / "torn.db"

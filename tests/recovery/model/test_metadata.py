@@ -1,6 +1,6 @@
 """Ledger metadata as a value."""
 
-from recovery.model.metadata import DIGEST_SIZES, Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import DIGEST_SIZES, Digest, LedgerMetadata, LedgerState, Segment
 
 
 def test_a_password_never_shows() -> None:
@@ -10,7 +10,7 @@ def test_a_password_never_shows() -> None:
         1,
         1,
         1,
-        State.OPEN,
+        LedgerState.OPEN,
         None,
         None,
         (Segment(0, ("a",)),),

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -57,7 +57,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Segments:
+class SegmentColumns:
     """Segments of one shape.
 
     Attributes:
@@ -82,9 +82,9 @@ class Segments:
     def __len__(self) -> int:
         return len(self.ledger)
 
-    def select(self, rows: Any) -> "Segments":  # noqa: ANN401 - a mask or numbers
+    def select(self, rows: Any) -> "SegmentColumns":  # noqa: ANN401 - a mask or numbers
         """Return some of the segments."""
-        return Segments(
+        return SegmentColumns(
             self.shape,
             self.ledger[rows],
             self.number[rows],
@@ -123,7 +123,7 @@ class Records:
         shapes: (rows, 3) E, W, A; 0 where they cannot be read.
     """
 
-    groups: tuple[Segments, ...]
+    groups: tuple[SegmentColumns, ...]
     unreadable: Ints
     shapes: Ints
 
@@ -146,8 +146,8 @@ def read_records(rows: pa.Table, names: pa.Array) -> Records:
 
     shapes = np.stack([_read_numbers(rows[name], 0) for name in ("ensemble_size", "write_quorum", "ack_quorum")], 1)
     state = rows["state"].combine_chunks()
-    closed = pc.fill_null(pc.equal(state, str(State.CLOSED)), fill_value=False).to_numpy(zero_copy_only=False)
-    opened = pc.fill_null(pc.equal(state, str(State.OPEN)), fill_value=False).to_numpy(zero_copy_only=False)
+    closed = pc.fill_null(pc.equal(state, str(LedgerState.CLOSED)), fill_value=False).to_numpy(zero_copy_only=False)
+    opened = pc.fill_null(pc.equal(state, str(LedgerState.OPEN)), fill_value=False).to_numpy(zero_copy_only=False)
     end = _read_numbers(rows["last_entry"], -1)
     ledger = np.repeat(np.arange(len(count)), count)
     begin = np.cumsum(count) - count
@@ -175,7 +175,7 @@ def read_records(rows: pa.Table, names: pa.Array) -> Records:
         ensemble, write, ack = shapes[ledger[own[0]]].tolist()
         place = offset[own] + np.arange(ensemble)[:, None]
         groups.append(
-            Segments(
+            SegmentColumns(
                 Shape(ensemble, write, ack),
                 ledger[own],
                 number[own],

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.check.evidence import COPIES_SEEN, SeenCopies
-from reconcile.check.impact.names import State
-from reconcile.check.impact.segments.columns import Ints, LedgerRows, Segments
+from reconcile.check.impact.names import CopyHealth
+from reconcile.check.impact.segments.columns import Ints, LedgerRows, SegmentColumns
 from reconcile.check.impact.segments.judgement import States
 from recovery.codecs.keys import read_marks
 from recovery.dataset import Dataset, sort_by_key
@@ -137,22 +137,22 @@ class Missing:
         bookie = self._index(rows["bookie"])
         return rows["row"].to_numpy()[bookie >= 0], bookie[bookie >= 0]
 
-    def find_floors(self, segments: Segments) -> tuple[Ints, States]:
+    def find_floors(self, segments: SegmentColumns) -> tuple[Ints, States]:
         """Return the segments with missing copies, and their floors for `judge`."""
         size, write = segments.shape.ensemble, segments.shape.write
-        parts: list[tuple[Ints, Ints, Ints, State]] = []
-        for copies, state in ((self._marked, State.DOWN), (self._wiped, State.GONE)):
+        parts: list[tuple[Ints, Ints, Ints, CopyHealth]] = []
+        for copies, state in ((self._marked, CopyHealth.DOWN), (self._wiped, CopyHealth.GONE)):
             position, segment = self._find_members(segments, *copies)
             parts += [(segment, (position - step) % size, np.full(len(segment), step), state) for step in range(write)]
         for number, groups in self._missing:
-            parts.append((*_find_lacking(segments, number, groups), State.GONE))
+            parts.append((*_find_lacking(segments, number, groups), CopyHealth.GONE))
         rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)]))
         floors = np.zeros((size, write, len(rows)), np.int8)
         for segment, residue, place, state in parts:
             np.maximum.at(floors, (residue, place, np.searchsorted(rows, segment)), np.int8(state))
         return rows, floors
 
-    def _find_members(self, segments: Segments, row: Ints, bookie: Ints) -> tuple[Ints, Ints]:
+    def _find_members(self, segments: SegmentColumns, row: Ints, bookie: Ints) -> tuple[Ints, Ints]:
         """Return (position, segment) of bookies in all segments of ledgers."""
         if not len(row):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -171,7 +171,7 @@ def _overrule(marked: pa.Table, sound: pa.Table) -> pa.Table:
     return joined.filter(pc.invert(overruled)).select(COPIES_SEEN.names)
 
 
-def _find_lacking(segments: Segments, bookie: int, groups: KeyedGroups) -> tuple[Ints, Ints, Ints]:
+def _find_lacking(segments: SegmentColumns, bookie: int, groups: KeyedGroups) -> tuple[Ints, Ints, Ints]:
     """Return (segment, residue, step) of the copies that a bookie lacks.
 
     Args:
@@ -193,7 +193,7 @@ def _find_lacking(segments: Segments, bookie: int, groups: KeyedGroups) -> tuple
     return columns[0], columns[1], columns[2]
 
 
-def _count_by_residue(groups: KeyedGroups, segments: Segments, segment: Ints) -> Ints:
+def _count_by_residue(groups: KeyedGroups, segments: SegmentColumns, segment: Ints) -> Ints:
     """Return how many entries of each residue groups have inside of segments: (segments, E).
 
     A group's runs are at equal distances: at most its first and its last inside a segment are cut. Where the distance

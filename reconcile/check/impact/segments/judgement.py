@@ -14,16 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reconcile.check.impact.names import State
-from reconcile.check.impact.segments.columns import Ints, Mask, Segments
+from reconcile.check.impact.names import CopyHealth
+from reconcile.check.impact.segments.columns import Ints, Mask, SegmentColumns
 
 States = npt.NDArray[np.int8]
-"""Values of `State`."""
+"""Values of `CopyHealth`."""
 _NOWHERE = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judgement:
+class SegmentJudgement:
     """The effect of states on segments. (E, segments) by residue, or (segments,).
 
     Attributes:
@@ -52,17 +52,17 @@ class Judgement:
 
 
 def judge(
-    segments: Segments,
+    segments: SegmentColumns,
     occurs: Mask,
     states: States,
     floors: States | None = None,
     domains: npt.NDArray[np.int32] | None = None,
-) -> Judgement:
+) -> SegmentJudgement:
     """Judge segments.
 
     Args:
         segments: of one shape.
-        occurs: (E, segments) as `Segments.find_residues` says.
+        occurs: (E, segments) as `SegmentColumns.find_residues` says.
         states: (E, segments) of the bookie at each position.
         floors: (E, W, segments) best possible state of the copy of residue r at position (r + i) mod E, for any state
             of its bookie: marked copies count as down, absent ones as gone. None: as their bookies.
@@ -70,7 +70,7 @@ def judge(
     """
     size, write = segments.shape.ensemble, segments.shape.write
     count = len(segments)
-    answering = states <= State.READ_ONLY
+    answering = states <= CopyHealth.READ_ONLY
     copies = np.zeros((size, count), np.int16)
     lasting = np.zeros((size, count), np.int16)
     pending = np.zeros((size, count), np.int16)
@@ -85,10 +85,10 @@ def judge(
         for step in range(write):
             position = (residue + step) % size
             cell = states[position] if floors is None else np.maximum(states[position], floors[residue, step])
-            readable = cell <= State.READ_ONLY
+            readable = cell <= CopyHealth.READ_ONLY
             copies[residue] += readable
-            lasting[residue] += cell < State.GONE
-            pending[residue] += cell < State.UNRECOVERABLE
+            lasting[residue] += cell < CopyHealth.GONE
+            pending[residue] += cell < CopyHealth.UNRECOVERABLE
             answered += answering[position]
             cells[residue, position] = ~readable
             if low is not None and high is not None and domains is not None:
@@ -102,7 +102,7 @@ def judge(
     narrow = np.zeros((size, count), np.bool_)
     if low is not None:
         narrow = occurs & (copies > 0) & (low == high)
-    return Judgement(
+    return SegmentJudgement(
         copies=copies,
         lost=sourceless & (lasting == 0),
         unreadable=sourceless & (lasting > 0),
@@ -111,6 +111,6 @@ def judge(
         answers=answers,
         waiting=(sourceless & (pending > 0)).sum(axis=0),
         copied=absent,
-        replaced=(states != State.READ_WRITE) & segments.open,
-        writable=(states == State.READ_WRITE).sum(axis=0),
+        replaced=(states != CopyHealth.READ_WRITE) & segments.open,
+        writable=(states == CopyHealth.READ_WRITE).sum(axis=0),
     )

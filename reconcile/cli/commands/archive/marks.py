@@ -22,7 +22,7 @@ from reconcile.cli.output import Result
 from reconcile.words import count_noun
 
 if TYPE_CHECKING:
-    from reconcile.jobs.deletes.clusters import Target
+    from reconcile.jobs.deletes.clusters import DeleteTarget
     from recovery.model.ids import LedgerId
 
 _WRITES = {
@@ -81,7 +81,7 @@ def unmark(**shared: Any) -> None:  # noqa: ANN401 - the shared options
 
 
 def _make_result(
-    command: str, verdict: str, counts: Mapping[str, int], target: "Target", ledgers: Sequence["LedgerId"]
+    command: str, verdict: str, counts: Mapping[str, int], target: "DeleteTarget", ledgers: Sequence["LedgerId"]
 ) -> Result:
     following = quote_command("bkmeta", "archive", "show", "--metadata", target.uri)
     facts = {"ledgers": [str(item) for item in ledgers], "journal": str(target.folder)}

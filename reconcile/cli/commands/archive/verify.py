@@ -59,14 +59,14 @@ def verify(
     """
     import secrets
 
-    from reconcile.jobs.archive.verify import VerifyRequest, verify_archive
+    from reconcile.jobs.archive.verify import VerifyArchiveRequest, verify_archive
 
     output = make_output(shared)
     named = parse_ledgers(ledgers, scope, qualified)
     if named and sample is not None:
         raise click.UsageError("name ledgers, or give --sample")
     seed = 0 if sample is None else secrets.randbits(62)
-    request = VerifyRequest(place=place, ledgers=named, sample=sample, seed=seed, master=master, python=python)
+    request = VerifyArchiveRequest(place=place, ledgers=named, sample=sample, seed=seed, master=master, python=python)
     done = verify_archive(request, make_context(output))
     sys.exit(output.show(_make_result(done, place)))
 

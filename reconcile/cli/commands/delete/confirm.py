@@ -22,7 +22,7 @@ from reconcile.cli.output import Result
 from reconcile.words import count_noun
 
 if TYPE_CHECKING:
-    from reconcile.jobs.deletes.receipts import Removed
+    from reconcile.jobs.deletes.receipts import RemovedCopies
 
 
 @click.command(
@@ -87,7 +87,7 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
             "removed_bytes": total.bytes,
         },
         details=details,
-        following=_word_next(target.uri, is_waiting=bool(done.waiting), is_asked=looks.wire is not None),
+        following=_describe_next(target.uri, is_waiting=bool(done.waiting), is_asked=looks.wire is not None),
         facts={
             "confirmed": [str(item) for item in done.confirmed],
             "waiting": {str(ledger): list(bookies) for ledger, bookies in done.waiting.items()},
@@ -99,7 +99,7 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
     sys.exit(output.show(result))
 
 
-def _describe_removed(subject: str, removed: "Removed") -> str:
+def _describe_removed(subject: str, removed: "RemovedCopies") -> str:
     entries = (
         "entries, how many is not known,"
         if removed.entries is None
@@ -110,7 +110,7 @@ def _describe_removed(subject: str, removed: "Removed") -> str:
     return f"{subject} removed {entries} of {copies} of ledgers; bytes of payload: {size}"
 
 
-def _word_next(uri: str, *, is_waiting: bool, is_asked: bool) -> str:
+def _describe_next(uri: str, *, is_waiting: bool, is_asked: bool) -> str:
     if not is_waiting:
         return quote_command("bkmeta", "tombstones", "expire", "--metadata", uri)
     looks = [*carry_options("--inventory", "--inventory-dir"), *(["--wire"] if is_asked else [])]

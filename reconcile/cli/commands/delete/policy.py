@@ -17,7 +17,7 @@ from reconcile.cli.output import Result
 from reconcile.words import count_noun
 
 if TYPE_CHECKING:
-    from reconcile.deletes.policy import Policy
+    from reconcile.deletes.policy import DeletePolicy
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.@+\-]{1,64}")
 _HOUR_MS: Final = 3_600_000
@@ -173,7 +173,7 @@ def set_policy(
     sys.exit(output.show(result))
 
 
-def _describe(policy: "Policy") -> Iterator[str]:
+def _describe(policy: "DeletePolicy") -> Iterator[str]:
     """Say what a policy asks for."""
     yield f"archive mark: {'required' if policy.archived else 'as the command says'}"
     yield f"least soak: {policy.soak_ms / _HOUR_MS:g} hours; least age: {policy.min_age_ms / _HOUR_MS:g} hours"

@@ -47,7 +47,7 @@ def undo(**shared: Any) -> None:  # noqa: ANN401 - the shared options
 
     output = make_output(shared)
     target, ledgers, looks = take_target(shared), take_ledgers(shared), take_looks(shared)
-    done = job.undo(job.UndoRequest(target=target, ledgers=ledgers, looks=looks), make_context(output))
+    done = job.undo(job.UndoDeletesRequest(target=target, ledgers=ledgers, looks=looks), make_context(output))
     verdict = f"{len(done.undone)} of {count_noun(len(ledgers), 'delete')} taken back"
     if done.put_back:
         verdict += f"; the records of {len(done.put_back)} are put back"

@@ -36,7 +36,7 @@ from reconcile.words import count_noun
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
-    from reconcile.jobs.deletes.clusters import Target
+    from reconcile.jobs.deletes.clusters import DeleteTarget
     from reconcile.jobs.deletes.verify import VerifiedDeletes
 
 
@@ -140,7 +140,7 @@ def verify(
     if sign_key is not None and certificate is None:
         raise click.UsageError("--sign-key belongs to --certificate")
     rules = Rules(to_ms(min_age), to_ms(freshness), archived == "required", confirmed, absent)
-    request = job.VerifyRequest(
+    request = job.VerifyDeletesRequest(
         target=target,
         ledgers=ledgers,
         looks=looks,
@@ -155,7 +155,7 @@ def verify(
     sys.exit(output.show(_make_result(job.verify_deletes(request, make_context(output)), target, certificate)))
 
 
-def _make_result(done: "VerifiedDeletes", target: "Target", path: Path | None) -> Result:
+def _make_result(done: "VerifiedDeletes", target: "DeleteTarget", path: Path | None) -> Result:
     verdicts = done.verdicts
     code = Exit.FOUND if verdicts["UNSAFE"] else Exit.UNDECIDABLE if verdicts["UNDECIDED"] else Exit.DONE
     made = done.certificate

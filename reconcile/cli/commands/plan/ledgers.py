@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import PLACE, demand_bookie_ids, make_output, output_options, quote_command
+from reconcile.cli.options import PLACE, make_output, output_options, quote_command, require_bookie_ids
 from reconcile.cli.output import Result
 from reconcile.findings.categories import Category
 from reconcile.findings.refusal_texts import describe_reason
@@ -17,7 +17,7 @@ from recovery.infer.refusal import Refusal
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
-    from reconcile.plan.views.ledger_lists import Line
+    from reconcile.plan.views.ledger_lists import LedgerLine
 
 OUTCOMES: Final = ("restored", "guarded", "held", "waiting", "deleted", "accepted_loss")
 _SHOWN: Final = 1000
@@ -82,12 +82,12 @@ def ledgers(
     if ids and shared["as_json"]:
         raise click.UsageError("--ids is text: give it or --json")
     from reconcile.jobs.plans.review import list_guarded_ledgers, list_plan_ledgers, list_reused_ledgers
-    from reconcile.plan.views.ledger_lists import Choice
+    from reconcile.plan.views.ledger_lists import LedgerFilter
 
     if category is not None and category not in set(Category):
         raise click.BadParameter(f"there is no category {category!r}; findings are listed in the plan's report")
     if repair:
-        demand_bookie_ids([repair], "--repair")
+        require_bookie_ids([repair], "--repair")
         for ledger in list_guarded_ledgers(path, repair):
             click.echo(_RECOVER.format(ledger=ledger, bookie=shlex.quote(repair)))
         reused = 0
@@ -97,7 +97,7 @@ def ledgers(
             click.echo(_REUSED.format(ledgers=count_noun(reused, "command"), bookie=repair), err=True)
         sys.exit(Exit.DONE)
     output = make_output(shared)
-    lines = list_plan_ledgers(path, Choice(outcome, reason, few_copies, undecided, category))
+    lines = list_plan_ledgers(path, LedgerFilter(outcome, reason, few_copies, undecided, category))
     if ids:
         for line in lines:
             click.echo(str(line.ledger))
@@ -129,7 +129,7 @@ def ledgers(
     sys.exit(output.show(result))
 
 
-def _describe_line(line: "Line") -> str:
+def _describe_line(line: "LedgerLine") -> str:
     words = [line.outcome.replace("_", " ")] if line.outcome else []
     if line.topic:
         words.insert(0, line.topic)
@@ -147,7 +147,7 @@ def _describe_line(line: "Line") -> str:
     return f"{line.ledger}: " + "; ".join(words)
 
 
-def _as_json(line: "Line") -> dict[str, object]:
+def _as_json(line: "LedgerLine") -> dict[str, object]:
     return {
         "ledger": str(line.ledger),
         "topic": line.topic,

@@ -9,9 +9,9 @@ import click
 
 from reconcile.chosen_settings import list_chosen
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import PLACE, make_output, output_options, word_disks
+from reconcile.cli.options import PLACE, build_argv_disks, make_output, output_options
 from reconcile.cli.output import Result
-from reconcile.estimates import Step, estimate_s
+from reconcile.estimates import EstimatedStep, estimate_s
 from reconcile.estimates import in_words as time_in_words
 from reconcile.findings.refusal_texts import describe_reason
 from reconcile.words import count_noun, count_released_holds, is_or_are, list_names
@@ -52,7 +52,7 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
     )
     from reconcile.cli.wording.starts import list_starts
     from reconcile.jobs.plans.review import show_plan
-    from reconcile.plan.actions import LEAVE, Phase
+    from reconcile.plan.actions import LEAVE, PlanPhase
     from reconcile.report.plan_verdict import describe_shares
 
     output = make_output(shared)
@@ -84,7 +84,7 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
         )
     details += [f"made {binding.made} for {binding.root or 'a store without a known root'}"]
     details += [f"layout {binding.layout}, instance {', '.join(binding.instance_ids) or 'unknown'}"]
-    details.append(f"to write it takes {time_in_words(estimate_s(Step.APPLY, total))}")
+    details.append(f"to write it takes {time_in_words(estimate_s(EstimatedStep.APPLY, total))}")
     details.append(describe_shares(counts))
     details += _describe_coverage(manifest.coverage)
     starts = manifest.decide_starts()
@@ -96,7 +96,7 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
     details += [f"edited: {text}" for text in binding.edits]
     details += ["", "phases, in their order:"]
     details += [
-        f"  {1 + list(Phase).index(phase)} {phase.name.lower():<12} "
+        f"  {1 + list(PlanPhase).index(phase)} {phase.name.lower():<12} "
         + ", ".join(f"{count} {op}" for op, count in sorted(ops.items()))
         for phase, ops in overview.phases.items()
     ]
@@ -143,7 +143,7 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
             for hold in overview.holds
         ]
     unused = rehearsal_root(dataset)
-    disks = word_disks(manifest.coverage.scanned)
+    disks = build_argv_disks(manifest.coverage.scanned)
     following = shlex.join(["bkmeta", "rehearse", str(path), "--metadata", unused, *disks])
     result = Result(
         "plan-show",

@@ -28,7 +28,7 @@ from reconcile.compare.evidence import Catalog
 from reconcile.jobs.make_plan.upper_layers.cursors import read_ends
 from reconcile.jobs.make_plan.upper_layers.earlier_topics import NO_TIMES, MessageTimes, find_earlier
 from reconcile.jobs.make_plan.upper_layers.topic_records import TopicRecords, find_listed
-from reconcile.plan.views.candidates import Evidence, count_best, sum_counts
+from reconcile.plan.views.candidates import OwnerEvidence, count_best, sum_counts
 from reconcile.topics import SCHEMA, TOPIC, name_use
 from recovery.capture.subtrees import TOPICS
 from recovery.codecs import ledger_metadata
@@ -214,7 +214,9 @@ def _read_messages(
 
     rows = [
         *(
-            make_row(ledger, schema.name, SCHEMA, Evidence.ENTRY, None, f"its entry is version {schema.version} of it")
+            make_row(
+                ledger, schema.name, SCHEMA, OwnerEvidence.ENTRY, None, f"its entry is version {schema.version} of it"
+            )
             | {"node": schema.record}
             for ledger, schema in producers.schemas.items()
         ),
@@ -223,14 +225,14 @@ def _read_messages(
                 match.ledger,
                 name_node(match.path),
                 TOPIC,
-                Evidence.PRODUCERS,
+                OwnerEvidence.PRODUCERS,
                 f"ledger {match.previous}",
                 match.detail,
             )
             for match in producers.match(named)
         ),
         *(
-            make_row(ledger, None, _OTHER, Evidence.NONE, None, _NO_MESSAGES)
+            make_row(ledger, None, _OTHER, OwnerEvidence.NONE, None, _NO_MESSAGES)
             for ledger in sorted(set(producers.strangers).difference(recorded["ledger"].to_pylist()))
         ),
     ]
@@ -264,7 +266,7 @@ def _yield_recorded(sources: Sources, unnamed: pa.Table) -> Iterator[dict[str, A
                     **{name: row[name] for name in tables.KEY_COLUMNS},
                     "topic": named[0],
                     "use": named[1],
-                    "evidence": Evidence.RECORD,
+                    "evidence": OwnerEvidence.RECORD,
                     "source": catalog.source,
                     "detail": f"custom metadata of its {word}{when}",
                 }

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Statement
+from reconcile.findings.table import Finding, FindingStatement
 from reconcile.jobs.make_plan.upper_layers.topic_records import find_listed, read_nodes
 from recovery.codecs import managed_ledger
 from recovery.codecs.managed_ledger import Listed
@@ -80,9 +80,9 @@ def _make_finding(
         category=Category.CURSOR_BEYOND_END,
         subject=path,
         statements=[
-            Statement("earlier", "position", f"{ledger}:{entry}"),
-            Statement("bookies", f"ledger {ledger}", left),
-            Statement("plan", "position that remains", where),
+            FindingStatement("earlier", "position", f"{ledger}:{entry}"),
+            FindingStatement("bookies", f"ledger {ledger}", left),
+            FindingStatement("plan", "position that remains", where),
         ],
     )
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.plan.views.candidates import Evidence
+from reconcile.plan.views.candidates import OwnerEvidence
 from reconcile.topics import TOPIC
 from reconcile.words import count_noun
 from recovery.capture.subtrees import TOPICS
@@ -73,7 +73,7 @@ def find_earlier(lasts: pa.Table, unnamed: pa.Table, times: MessageTimes = NO_TI
         **{name: unnamed[name].take(pa.array(place)) for name in tables.KEY_COLUMNS},
         "topic": pa.concat_arrays([names, pa.nulls(len(alone), pa.string())]),
         "use": pa.repeat(TOPIC, len(place)),
-        "evidence": pc.if_else(pa.array(count[place] > 0), Evidence.ORDER, Evidence.NONE),
+        "evidence": pc.if_else(pa.array(count[place] > 0), OwnerEvidence.ORDER, OwnerEvidence.NONE),
         "source": nulls,
         "detail": _word(by_id, count).take(pa.array(place)),
         "node": nulls.cast(pa.binary()),
@@ -122,11 +122,11 @@ def _list_few(latest: Ints, first: Ints, until: Ints, count: Ints) -> tuple[Ints
 def _word(by_id: Ints, count: Ints) -> pa.Array:
     """Return what is said about each ledger."""
     pairs, place = np.unique(np.column_stack((by_id, count)), axis=0, return_inverse=True)
-    words = [_word_counts(*pair) for pair in pairs.tolist()]
+    words = [_describe_counts(*pair) for pair in pairs.tolist()]
     return pa.array(words, pa.string()).take(pa.array(place.ravel()))
 
 
-def _word_counts(by_id: int, count: int) -> str:
+def _describe_counts(by_id: int, count: int) -> str:
     if not by_id:
         return _NOTHING
     words = f"{count_noun(count, 'topic')} whose last ledger has a lower id"

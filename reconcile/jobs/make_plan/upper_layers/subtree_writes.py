@@ -90,7 +90,7 @@ def write_subtrees(request: PlanRequest, out: DatasetPlace) -> SubtreeWrites:
             parts[depth, piece] = write_part(out, "actions", name, [part_rows], secret=True)
     writes.parts = [parts[key] for key in sorted(parts)]
     writes.counts = tuple(counts)
-    _demand_there(request, writes.counts, source)
+    _require_there(request, writes.counts, source)
     return writes
 
 
@@ -132,7 +132,7 @@ def tops_of_counters(tops: Sequence[str]) -> tuple[str, ...]:
     return tuple(top for top in tops if top.endswith(COUNTERS))
 
 
-def _demand_there(request: PlanRequest, counts: Sequence[SubtreeCounts], source: Catalog) -> None:
+def _require_there(request: PlanRequest, counts: Sequence[SubtreeCounts], source: Catalog) -> None:
     """Refuse a snapshot that lacks a subtree that a person named, or all of Pulsar's topics."""
     for count in counts:
         is_demanded = count.path in request.subtrees.paths or count.path.endswith(TOPICS)

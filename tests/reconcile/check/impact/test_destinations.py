@@ -6,37 +6,37 @@ from random import Random
 import numpy as np
 import pytest
 
-from reconcile.check.impact.bookies import Bookies, Sets
+from reconcile.check.impact.bookies import BookieColumns, Sets
 from reconcile.check.impact.destinations import Destinations
-from reconcile.check.impact.names import State, Target
-from reconcile.check.impact.segments.columns import NO_END, Segments, Shape
-from reconcile.rules.segments.placement import PlacementSettings, Policy
+from reconcile.check.impact.names import CopyHealth, ImpactTarget
+from reconcile.check.impact.segments.columns import NO_END, SegmentColumns, Shape
+from reconcile.rules.segments.placement import PlacementPolicy, PlacementSettings
 
-ENFORCED = PlacementSettings(policy=Policy.RACK_AWARE, min_racks=2, enforce_min_racks=True)
+ENFORCED = PlacementSettings(policy=PlacementPolicy.RACK_AWARE, min_racks=2, enforce_min_racks=True)
 
 
-def make_bookies(racks: list[str], down: set[int]) -> Bookies:
+def make_bookies(racks: list[str], down: set[int]) -> BookieColumns:
     """Bookies bk0, bk1, … on racks; some of them down."""
     names = tuple(f"bk{number}:3181" for number in range(len(racks)))
-    states = [State.DOWN if number in down else State.READ_WRITE for number in range(len(racks))]
-    return Bookies(names, np.array([*states, State.DOWN], np.int8), np.ones(len(racks) + 1), tuple(racks))
+    states = [CopyHealth.DOWN if number in down else CopyHealth.READ_WRITE for number in range(len(racks))]
+    return BookieColumns(names, np.array([*states, CopyHealth.DOWN], np.int8), np.ones(len(racks) + 1), tuple(racks))
 
 
-def make_segment(shape: Shape, members: list[int]) -> Segments:
+def make_segment(shape: Shape, members: list[int]) -> SegmentColumns:
     """One open segment."""
     zero = np.zeros(1, np.int64)
     yes = np.ones(1, np.bool_)
-    return Segments(shape, zero, zero, zero, zero + NO_END, np.array(members, np.int32)[:, None], yes, yes)
+    return SegmentColumns(shape, zero, zero, zero, zero + NO_END, np.array(members, np.int32)[:, None], yes, yes)
 
 
-def ask(bookies: Bookies, shape: Shape, members: list[int], settings: PlacementSettings) -> bool:
+def ask(bookies: BookieColumns, shape: Shape, members: list[int], settings: PlacementSettings) -> bool:
     """Whether an ensemble lacks a bookie for those of its members that are down."""
-    nothing = Sets.from_bookies(bookies, "none", (), Target.DOWN)
+    nothing = Sets.from_bookies(bookies, "none", (), ImpactTarget.DOWN)
     destinations = Destinations(bookies, nothing, settings)
     segment = make_segment(shape, members)
     states = bookies.states[segment.members]
-    wanted = states != State.READ_WRITE
-    writable = (states == State.READ_WRITE).sum(axis=0)
+    wanted = states != CopyHealth.READ_WRITE
+    writable = (states == CopyHealth.READ_WRITE).sum(axis=0)
     return bool(destinations.find_lacking(segment, states, wanted, writable, np.full(1, -1))[0])
 
 
@@ -89,6 +89,6 @@ def test_an_ensemble_is_found_where_there_is_one(seed: int) -> None:
     size = random.randint(2, min(4, len(racks)))
     shape = Shape(size, random.randint(2, size), 1)
     bookies = make_bookies(racks, set())
-    destinations = Destinations(bookies, Sets.from_bookies(bookies, "none", (), Target.DOWN), ENFORCED)
+    destinations = Destinations(bookies, Sets.from_bookies(bookies, "none", (), ImpactTarget.DOWN), ENFORCED)
     exists = any(is_legal(list(choice), racks, shape) for choice in itertools.permutations(range(len(racks)), size))
     assert destinations.finds_ensemble(shape, -1) == exists

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.check.impact.bookies import Bookies, Sets
+from reconcile.check.impact.bookies import BookieColumns, Sets
 from reconcile.check.impact.destinations import Destinations
-from reconcile.check.impact.hits import NOW, Cluster, list_hits
-from reconcile.check.impact.names import OF_SEGMENTS, Level, State, Target
+from reconcile.check.impact.hits import NOW, ImpactCluster, list_hits
+from reconcile.check.impact.names import OF_SEGMENTS, CopyHealth, DomainLevel, ImpactTarget
 from reconcile.check.impact.segments.columns import read_records
 from reconcile.check.impact.segments.copies import Missing, read_marked_copies
 from reconcile.rules.segments.placement import PlacementSettings
@@ -24,19 +24,19 @@ CHUNK = 250
 Found = dict[tuple[int, int, str], int]
 
 
-def make_bookies(world: judge.World) -> Bookies:
+def make_bookies(world: judge.World) -> BookieColumns:
     """The cluster's bookies as columns."""
     names = tuple(sorted(world.states))
-    states = [State[world.states[name].upper().replace("-", "_")] for name in names]
+    states = [CopyHealth[world.states[name].upper().replace("-", "_")] for name in names]
     racks = tuple(world.racks[name] for name in names)
-    return Bookies(names, np.array([*states, State.DOWN], np.int8), np.ones(len(names) + 1), racks)
+    return BookieColumns(names, np.array([*states, CopyHealth.DOWN], np.int8), np.ones(len(names) + 1), racks)
 
 
 def ask(world: judge.World, sets: Sets) -> list[Found]:
     """What the columns say is hit: now, and then for each set."""
     bookies = make_bookies(world)
-    margin = bookies.code_domains(Level.RACK)[1]
-    cluster = Cluster(bookies, sets, Destinations(bookies, sets, PlacementSettings()), margin)
+    margin = bookies.code_domains(DomainLevel.RACK)[1]
+    cluster = ImpactCluster(bookies, sets, Destinations(bookies, sets, PlacementSettings()), margin)
     rows = make_records(world.ledgers)
     ids = rows["ledger"].to_pylist()
     names = pa.array(bookies.names)
@@ -72,10 +72,10 @@ def test_columns_and_every_entry_placed_agree(begin: int) -> None:
     for seed in range(begin, min(begin + CHUNK, CLUSTERS)):
         random = Random(f"impact {seed}")
         world = judge.make_world(random)
-        target = random.choice(list(Target))
+        target = random.choice(list(ImpactTarget))
         bookies = make_bookies(world)
         taken = random.sample(bookies.names, random.randint(0, len(bookies.names)))
-        level = random.choice((Level.RACK, Level.BOOKIE))
+        level = random.choice((DomainLevel.RACK, DomainLevel.BOOKIE))
         for sets in (Sets.from_bookies(bookies, "these", taken, target), Sets.from_domains(bookies, level, target)):
             found = ask(world, sets)
             assert found[0] == judge.judge(world).entries, (seed, "now")

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.check.impact.bookies import Bookies, Sets
+from reconcile.check.impact.bookies import BookieColumns, Sets
 from reconcile.check.impact.destinations import Destinations
-from reconcile.check.impact.hits import NOW, Cluster, list_hits
-from reconcile.check.impact.names import OF_SEGMENTS, Impact, Level, State, Target
+from reconcile.check.impact.hits import NOW, ImpactCluster, list_hits
+from reconcile.check.impact.names import OF_SEGMENTS, CopyHealth, DomainLevel, Impact, ImpactTarget
 from reconcile.check.impact.segments.columns import read_records
 from reconcile.rules.segments.placement import Ensembles, Placement, PlacementSettings, judge, locate
 from tests.support.impact_judge import Ledger
@@ -38,13 +38,13 @@ def test_a_segment_against_the_rack_rule_is_one_that_a_rack_takes_away(seed: int
         ledger.number for ledger, verdict in zip(ledgers, verdicts, strict=True) if verdict == Placement.VIOLATED
     }
 
-    states = np.array([State.READ_WRITE] * len(names) + [State.DOWN], np.int8)
-    bookies = Bookies(names, states, np.ones(len(names) + 1), tuple(topology[name] for name in names))
-    racks = Sets.from_domains(bookies, Level.RACK, Target.DOWN)
+    states = np.array([CopyHealth.READ_WRITE] * len(names) + [CopyHealth.DOWN], np.int8)
+    bookies = BookieColumns(names, states, np.ones(len(names) + 1), tuple(topology[name] for name in names))
+    racks = Sets.from_domains(bookies, DomainLevel.RACK, ImpactTarget.DOWN)
     rows = make_records(ledgers)
     lost = set()
     for segments in read_records(rows, pa.array(names)).groups:
-        hits = list_hits(segments, Cluster(bookies, racks, Destinations(bookies, racks, settings)))
+        hits = list_hits(segments, ImpactCluster(bookies, racks, Destinations(bookies, racks, settings)))
         unread = hits.row[(hits.impact == OF_SEGMENTS.index(Impact.READ_AVAILABILITY_LOSS)) & (hits.set != NOW)]
         lost |= {rows["ledger"][int(segments.ledger[row])].as_py() for row in unread}
     assert lost == against

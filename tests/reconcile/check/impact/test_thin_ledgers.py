@@ -4,15 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.check.preflight import checks as preflight
-from reconcile.check.preflight.report import Level, Report
+from reconcile.check.preflight.report import PreflightLevel, Report
 from recovery.codecs.ledger_record import encode
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
+from tests.support.memory_store import MemoryStore
 
 ROOT = "/ledgers"
 BOOKIES = ("b1", "b2", "b3")
@@ -22,7 +22,7 @@ def make_record(*members: str) -> bytes:
     """A closed ledger with ten entries on all of its members."""
     count = len(members)
     segments = (Segment(0, members),)
-    return encode(LedgerMetadata(3, count, count, 1, State.CLOSED, 9, 1000, segments, Digest.CRC32C, b"pw", 1))
+    return encode(LedgerMetadata(3, count, count, 1, LedgerState.CLOSED, 9, 1000, segments, Digest.CRC32C, b"pw", 1))
 
 
 def look(
@@ -48,7 +48,9 @@ def look(
 def list_warnings(report: Report) -> list[str]:
     """What is said of it."""
     return [
-        finding.text for finding in report.remarks if finding.subject == "margin" and finding.level is Level.WARNING
+        finding.text
+        for finding in report.remarks
+        if finding.subject == "margin" and finding.level is PreflightLevel.WARNING
     ]
 
 

@@ -11,7 +11,7 @@ from reconcile.rules.segments.copies import Sight
 from recovery.codecs import ledger_metadata
 from recovery.dataset import sort_by_key
 from recovery.model import tables
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.reconcile.rules.test_copies_properties import NOTHING_HIDDEN, Ledger, make_copies, make_stored
 from tests.support.inventories import fill_row
 
@@ -26,7 +26,9 @@ def encode(
 ) -> bytes:
     """A record of a closed ledger, as BookKeeper has it."""
     return ledger_metadata.encode(
-        LedgerMetadata(3, len(members), 2, 2, State.CLOSED, last, 100, (Segment(0, members),), Digest(digest), password)
+        LedgerMetadata(
+            3, len(members), 2, 2, LedgerState.CLOSED, last, 100, (Segment(0, members),), Digest(digest), password
+        )
     )
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from reconcile.check.scrutiny.judge import Demands, Judgement, judge_range
-from reconcile.check.scrutiny.replication import Replication
-from reconcile.findings.table import Run
+from reconcile.check.scrutiny.judge import Demands, LookJudgement, judge_range
+from reconcile.check.scrutiny.replication import StoredReplication
+from reconcile.findings.table import FindingRun
 from reconcile.rules.segments.copies import Sight
 from reconcile.rules.segments.placement import PlacementSettings
 from recovery.codecs.keys import mark_keys
@@ -49,20 +49,20 @@ def list_copies(ledgers: list[Ledger], *fenced: tuple[int, str]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=tables.COPIES)
 
 
-def look(ledgers: list[Ledger], *, marked: tuple[int, ...] = (), hours: float = 2, **known: Any) -> Judgement:
+def look(ledgers: list[Ledger], *, marked: tuple[int, ...] = (), hours: float = 2, **known: Any) -> LookJudgement:
     """One look at ledgers that are numbered from 0; every bookie was asked, if nothing else is said."""
     usual = {"everywhere": True, "sight": Sight(dict.fromkeys(BOOKIES), frozenset(), NOTHING_HIDDEN)}
     return judge_range(
         make_stored(ledgers).sort_by([(name, "ascending") for name in tables.KEY_COLUMNS]),
         list_copies(ledgers),
-        replication=Replication.from_nodes(make_nodes(*marked, hours=hours), ZOOKEEPER),
+        replication=StoredReplication.from_nodes(make_nodes(*marked, hours=hours), ZOOKEEPER),
         demands=DEMANDS,
-        run=Run("r", AT),
+        run=FindingRun("r", AT),
         **{**usual, **known},
     )
 
 
-def tell(judged: Judgement) -> dict[int, set[tuple[str, str]]]:
+def tell(judged: LookJudgement) -> dict[int, set[tuple[str, str]]]:
     """Category and severity of what is found of each ledger."""
     told: dict[int, set[tuple[str, str]]] = {}
     for row in judged.findings.to_pylist():
@@ -138,8 +138,10 @@ def test_an_open_ledger_that_a_bookie_fenced_is_a_recovery_that_stands_still() -
         stored = stored.set_column(place, stored.schema.field(place), pa.array(value, stored.field(place).type))
     judged = judge_range(
         stored.sort_by([(name, "ascending") for name in tables.KEY_COLUMNS]), list_copies(ledgers, (1, "bk1")),
-        Sight(dict.fromkeys(BOOKIES), frozenset(), NOTHING_HIDDEN), Replication.from_nodes(make_nodes(), ZOOKEEPER),
-        DEMANDS, Run("r", AT), everywhere=True,
+        Sight(dict.fromkeys(BOOKIES), frozenset(), NOTHING_HIDDEN),
+        StoredReplication.from_nodes(make_nodes(), ZOOKEEPER),
+        DEMANDS, FindingRun("r", AT),
+        everywhere=True,
     )  # fmt: skip
     assert tell(judged) == {1: {("RECOVERY_STUCK", "warning")}}
 
@@ -151,7 +153,8 @@ def test_a_closed_ledger_that_a_bookie_keeps_in_limbo_is_a_note() -> None:
     judged = judge_range(
         make_stored(ledgers).sort_by([(name, "ascending") for name in tables.KEY_COLUMNS]),
         pa.Table.from_pylist(rows, schema=tables.COPIES), Sight(dict.fromkeys(BOOKIES), frozenset(), NOTHING_HIDDEN),
-        Replication.from_nodes(make_nodes(1, hours=0.5), ZOOKEEPER), DEMANDS, Run("r", AT), everywhere=True,
+        StoredReplication.from_nodes(make_nodes(1, hours=0.5), ZOOKEEPER), DEMANDS, FindingRun("r", AT),
+        everywhere=True,
     )  # fmt: skip
     assert tell(judged) == {0: {("LEDGER_IN_LIMBO", "info")}}
     assert judged.findings["bookies"].to_pylist() == [["bk1"]]
@@ -171,16 +174,16 @@ def test_what_a_look_saw_to_be_missing_is_kept_and_its_time_too() -> None:
     """Of marked ledgers, too: another bookie's silence, and the bookie's own, make neither anything else."""
     ledgers = [make_ledger({"bk0": set(range(10))}, ack=2), make_ledger({"bk0": set(range(10))}), make_ledger(WHOLE)]
     stored = date_records(ledgers, 5)
-    replication = Replication.from_nodes(make_nodes(1, hours=0.5), ZOOKEEPER)
+    replication = StoredReplication.from_nodes(make_nodes(1, hours=0.5), ZOOKEEPER)
     seen = {"copies": list_copies(ledgers), "replication": replication, "demands": DEMANDS, "everywhere": True}
     first = judge_range(
-        stored, sight=Sight(dict.fromkeys(BOOKIES), frozenset(), NOTHING_HIDDEN), run=Run("1", AT), **seen
+        stored, sight=Sight(dict.fromkeys(BOOKIES), frozenset(), NOTHING_HIDDEN), run=FindingRun("1", AT), **seen
     )
     missing = first.missing.select(["ledger", "bookie", "entries", "record_txn", "seen"]).to_pylist()
     assert {row["ledger"] for row in missing} == {0, 1}
     assert all((row["bookie"], row["entries"], row["record_txn"], row["seen"]) == ("bk1", 10, 5, AT) for row in missing)
     assert tell(first)[0] == {("BELOW_ACK_QUORUM", "critical")}
-    later = Run("2", datetime(2026, 1, 3, tzinfo=UTC))
+    later = FindingRun("2", datetime(2026, 1, 3, tzinfo=UTC))
     for silent in ({"bk0"}, {"bk1"}, {"bk0", "bk1"}):
         left = Sight(dict.fromkeys(set(BOOKIES) - silent), frozenset(), NOTHING_HIDDEN)
         shown = list_copies(

@@ -8,12 +8,12 @@ import pytest
 
 from reconcile.check.scrutiny.lifecycle import Lifecycle, is_mass, list_repairs, read_suppressions
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, LedgerKey, Run, make_rows
+from reconcile.findings.table import Finding, FindingRun, LedgerKey, make_rows
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
 
 TODAY = date(2026, 6, 1)
-RUN = Run("now", datetime(2026, 6, 1, tzinfo=UTC))
+RUN = FindingRun("now", datetime(2026, 6, 1, tzinfo=UTC))
 WHO = 'owner = "ops"\nwhy = "test topics"\n'
 
 

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from reconcile.check.scrutiny.looks import LEFT, MOST_CHANGES, Kind, Look, Outcome, Suspect, look_again
+from reconcile.check.scrutiny.looks import (
+    LEFT,
+    MOST_CHANGES,
+    LedgerLook,
+    Suspect,
+    SuspectKind,
+    SuspectOutcome,
+    look_again,
+)
 
 FAULTS = st.frozensets(st.sampled_from(["lost", "below", "misplaced"]))
 RECHECKS = 2
@@ -20,9 +28,9 @@ class Looks(RuleBasedStateMachine):
         self.skipped: str | None = None
         self.faults = faults
         self.dark = False
-        self.looked_at = Look(1, findings=faults)
+        self.looked_at = LedgerLook(1, findings=faults)
         self.suspect: Suspect | None = Suspect(self.looked_at)
-        self.outcome: Outcome | None = None
+        self.outcome: SuspectOutcome | None = None
         self.seen = [(self.version, faults)]
         self.looks = 0
         self.waits = 0
@@ -54,26 +62,26 @@ class Looks(RuleBasedStateMachine):
         if self.suspect is None:
             return
         faults = frozenset() if self.dark else self.faults
-        self.looked_at = Look(self.version, self.skipped, faults, unseen=self.dark)
+        self.looked_at = LedgerLook(self.version, self.skipped, faults, unseen=self.dark)
         self.looks += 1
         self.outcome = look_again(self.suspect, self.looked_at, rechecks=RECHECKS)
         self.suspect = self.outcome.suspect
         if self.skipped is None and self.version is not None:
             self.seen.append((self.version, faults))
-        self.waits += self.outcome.kind is Kind.WAITS
+        self.waits += self.outcome.kind is SuspectKind.WAITS
 
     @invariant()
     def what_is_reported_stood_twice(self) -> None:
         """In the last two looks, under one record."""
         if getattr(self, "outcome", None) is None or self.outcome is None:
             return
-        if self.outcome.kind is Kind.CONFIRMED:
+        if self.outcome.kind is SuspectKind.CONFIRMED:
             (before, earlier), (now, later) = self.seen[-2:]
             assert before == now
             assert self.outcome.findings == earlier & later != frozenset()
-        if self.outcome.kind is Kind.CLEAN:
+        if self.outcome.kind is SuspectKind.CLEAN:
             assert not self.seen[-1][1]
-        if self.outcome.kind is Kind.SKIPPED:
+        if self.outcome.kind is SuspectKind.SKIPPED:
             assert self.looked_at.version is None or self.looked_at.skipped is not None
 
     @invariant()
@@ -81,7 +89,7 @@ class Looks(RuleBasedStateMachine):
         """After so many looks at the latest something is decided."""
         if getattr(self, "outcome", None) is None or self.outcome is None:
             return
-        assert (self.suspect is None) == (self.outcome.kind not in (Kind.AGAIN, Kind.WAITS))
+        assert (self.suspect is None) == (self.outcome.kind not in (SuspectKind.AGAIN, SuspectKind.WAITS))
         assert self.looks <= MOST_CHANGES + RECHECKS + 1
         assert self.waits <= RECHECKS
 
@@ -91,27 +99,31 @@ TestLooks = Looks.TestCase
 
 def test_a_record_that_changed_since_the_lists_were_made_is_not_reported() -> None:
     """Only the store was asked again: the same record confirms, another one decides nothing."""
-    suspect = Suspect(Look(4, findings=frozenset(["lost"])))
-    assert look_again(suspect, Look(4, is_fresh=False), rechecks=0) == Outcome(
-        Kind.CONFIRMED, findings=frozenset(["lost"])
+    suspect = Suspect(LedgerLook(4, findings=frozenset(["lost"])))
+    assert look_again(suspect, LedgerLook(4, is_fresh=False), rechecks=0) == SuspectOutcome(
+        SuspectKind.CONFIRMED, findings=frozenset(["lost"])
     )
-    assert look_again(suspect, Look(5, is_fresh=False), rechecks=0) == Outcome(Kind.UNDECIDED, "changed")
+    assert look_again(suspect, LedgerLook(5, is_fresh=False), rechecks=0) == SuspectOutcome(
+        SuspectKind.UNDECIDED, "changed"
+    )
 
 
 def test_what_explains_a_confirmed_finding_is_said_with_it() -> None:
     """Later looks alone ask for it; where nothing else is confirmed it is not said."""
-    suspect = Suspect(Look(4, findings=frozenset(["BELOW_WRITE_QUORUM"])))
+    suspect = Suspect(LedgerLook(4, findings=frozenset(["BELOW_WRITE_QUORUM"])))
     both = frozenset(["BELOW_WRITE_QUORUM", "QUORUM_DIFFERS"])
-    assert look_again(suspect, Look(4, findings=both), rechecks=0) == Outcome(Kind.CONFIRMED, findings=both)
-    alone = look_again(suspect, Look(4, findings=frozenset(["QUORUM_DIFFERS"])), rechecks=0)
-    assert alone.kind is Kind.AGAIN
+    assert look_again(suspect, LedgerLook(4, findings=both), rechecks=0) == SuspectOutcome(
+        SuspectKind.CONFIRMED, findings=both
+    )
+    alone = look_again(suspect, LedgerLook(4, findings=frozenset(["QUORUM_DIFFERS"])), rechecks=0)
+    assert alone.kind is SuspectKind.AGAIN
 
 
 @pytest.mark.parametrize("left", sorted(LEFT))
 def test_what_was_seen_in_part_and_lacks_nothing_is_not_called_clean(left: str) -> None:
     """A miss that healed, of a ledger of which not all was seen; it is not waited for, and the reason is its own."""
-    look = Look(1, left=left)
-    suspect = Suspect(Look(1, findings=frozenset({"copies"})))
-    assert look_again(suspect, look, rechecks=RECHECKS) == Outcome(Kind.UNDECIDED, left)
-    found = Look(1, findings=frozenset({"copies"}), left=left)
-    assert look_again(suspect, found, rechecks=RECHECKS).kind is Kind.CONFIRMED
+    look = LedgerLook(1, left=left)
+    suspect = Suspect(LedgerLook(1, findings=frozenset({"copies"})))
+    assert look_again(suspect, look, rechecks=RECHECKS) == SuspectOutcome(SuspectKind.UNDECIDED, left)
+    found = LedgerLook(1, findings=frozenset({"copies"}), left=left)
+    assert look_again(suspect, found, rechecks=RECHECKS).kind is SuspectKind.CONFIRMED

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from reconcile.check.scrutiny.bookie_findings import list_unaware
-from reconcile.check.scrutiny.replication import Replication, find_overdue, list_overdue
-from reconcile.findings.table import Run
+from reconcile.check.scrutiny.replication import StoredReplication, find_overdue, list_overdue
+from reconcile.findings.table import FindingRun
 from recovery.codecs.keys import mark_keys
 from recovery.codecs.replication_lock import encode_guard, lock_key
 from recovery.codecs.store_kind import ETCD, ZOOKEEPER
@@ -19,7 +19,7 @@ from tests.support.findings import said
 from tests.support.inventories import fill_row
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
-RUN = Run("now", NOW)
+RUN = FindingRun("now", NOW)
 HOUR_S = 3600.0
 ALL = ("bk1", "bk2", "bk3", "bk4")
 
@@ -36,12 +36,14 @@ def mark(ledger: int, hours: float, replica: str = "bk1") -> dict[str, Any]:
     return node(path, "mark", f'replica: "{replica}"\nctime: {since}\n'.encode())
 
 
-def around(nodes: list[dict[str, Any]], registered: tuple[str, ...] = ALL, *, auditor: bool = True) -> Replication:
+def around(
+    nodes: list[dict[str, Any]], registered: tuple[str, ...] = ALL, *, auditor: bool = True
+) -> StoredReplication:
     """A store's nodes beside its ledgers."""
     nodes = [*nodes, *(node(f"/available/{name}", "registration", owner=1) for name in registered)]
     if auditor:
         nodes.append(node("/underreplication/auditorelection/V_0000000001", "other", owner=2))
-    return Replication.from_nodes(pa.Table.from_pylist(nodes, schema=tables.CATALOG_NODES), ZOOKEEPER)
+    return StoredReplication.from_nodes(pa.Table.from_pylist(nodes, schema=tables.CATALOG_NODES), ZOOKEEPER)
 
 
 def stored(*ledgers: int, members: tuple[str, ...] = ("bk1", "bk2"), state: str = "CLOSED") -> pa.Table:
@@ -57,14 +59,14 @@ def stored(*ledgers: int, members: tuple[str, ...] = ("bk1", "bk2"), state: str 
     return pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS)
 
 
-def overdue(records: pa.Table, replication: Replication, lost: int = 0) -> list[dict[str, Any]]:
+def overdue(records: pa.Table, replication: StoredReplication, lost: int = 0) -> list[dict[str, Any]]:
     """What is found of marks; of each ledger so many entries are lost."""
     late = list_overdue(records, replication, RUN, HOUR_S)
     rows: list[dict[str, Any]] = find_overdue(records, late, np.full(len(records), lost), replication, RUN).to_pylist()
     return rows
 
 
-def reason(records: pa.Table, replication: Replication) -> str:
+def reason(records: pa.Table, replication: StoredReplication) -> str:
     """Why the only overdue mark stands."""
     [found] = overdue(records, replication)
     return said(found)["store", "why it is still marked"].partition(":")[0]
@@ -133,7 +135,7 @@ def test_a_mark_of_what_no_bookie_has_is_critical(lost: int, severity: str) -> N
 def test_on_etcd_bookies_are_registered_elsewhere_and_no_auditor_is_missed() -> None:
     """Writable and read-only bookies are known; that no auditor is elected is no finding where there never is one."""
     nodes = [node("/bookies/writable/bk1:1", "registration", owner=1), node("/bookies/readonly/bk2:1", "registration")]
-    kept = Replication.from_nodes(pa.Table.from_pylist(nodes, schema=tables.CATALOG_NODES), ETCD)
+    kept = StoredReplication.from_nodes(pa.Table.from_pylist(nodes, schema=tables.CATALOG_NODES), ETCD)
     assert (kept.writable, kept.read_only, kept.is_kept) == (frozenset(["bk1:1"]), frozenset(["bk2:1"]), False)
     assert list(list_unaware({"bk3:1": 4}, kept, 0, {"bk3:1": 1e6})) == []
 

@@ -5,7 +5,7 @@ import pytest
 
 from reconcile.check.scrutiny.striping import find_other_stripes
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run
+from reconcile.findings.table import FindingRun
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from tests.reconcile.rules.test_copies_properties import Ledger, make_copies, make_stored
@@ -35,7 +35,7 @@ def list_kinds(record: Ledger, write: int, told_by: str | None) -> list[str]:
         pa.Table.from_pylist(bookies, schema=tables.BOOKIES),
         tables.DAMAGE.empty_table(),
         found,
-        Run("run", AT),
+        FindingRun("run", AT),
     )
     return [str(kind) for kind in other["category"].to_pylist()]
 

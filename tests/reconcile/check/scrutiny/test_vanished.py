@@ -10,7 +10,7 @@ from reconcile.check.scrutiny.vanished import (
     BKMETA,
     HISTORY,
     Vanished,
-    Window,
+    VanishedWindow,
     find_vanished,
     list_doubts,
     list_lower_counters,
@@ -20,10 +20,12 @@ from recovery.model.ids import LedgerId
 from tests.support.inventories import fill_row
 
 DAY_S = 86_400.0
-ORDINARY = [Window(DAY_S, 1000, 90), Window(DAY_S, 1000, 110)]
+ORDINARY = [VanishedWindow(DAY_S, 1000, 90), VanishedWindow(DAY_S, 1000, 110)]
 
 
-def doubt(vanished: Vanished, windows: list[Window] = ORDINARY, seconds: float = DAY_S, **how: Any) -> dict[str, str]:
+def doubt(
+    vanished: Vanished, windows: list[VanishedWindow] = ORDINARY, seconds: float = DAY_S, **how: Any
+) -> dict[str, str]:
     """What is said of records that are gone; empty: nothing."""
     found = list(list_doubts(vanished, windows, seconds, how.pop("went_back", ()), has_reasons=how.pop("known", True)))
     assert len(found) <= 1
@@ -34,19 +36,19 @@ def doubt(vanished: Vanished, windows: list[Window] = ORDINARY, seconds: float =
     ("gone", "windows", "seconds", "known", "is_alarm"),
     [
         # Trimming, minutes apart, where nothing explains a deletion and nothing like it was seen.
-        (16, [Window(180, 105, 0)] * 9, 180, False, False),
+        (16, [VanishedWindow(180, 105, 0)] * 9, 180, False, False),
         (53, [], 180, False, True),
         # A retention under ten days, a share a day: as ever, three times as much, and in three days.
         (110, ORDINARY, DAY_S, True, False),
         (340, ORDINARY, DAY_S, True, True),
         (340, ORDINARY, 3 * DAY_S, True, False),
         # What is always explained was not, this time; few are never an alarm.
-        (11, [Window(DAY_S, 100, 0)], DAY_S, True, True),
-        (10, [Window(DAY_S, 100, 0)], DAY_S, True, False),
+        (11, [VanishedWindow(DAY_S, 100, 0)], DAY_S, True, True),
+        (10, [VanishedWindow(DAY_S, 100, 0)], DAY_S, True, False),
     ],
 )
 def test_more_than_any_retention_took_before_is_an_alarm(
-    gone: int, windows: list[Window], seconds: float, known: bool, is_alarm: bool
+    gone: int, windows: list[VanishedWindow], seconds: float, known: bool, is_alarm: bool
 ) -> None:
     """By the share of what was listed; the number, the usual rate and the time are said."""
     listed = windows[0].listed if windows else 105

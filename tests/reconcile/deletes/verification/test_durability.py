@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconcile.deletes.verification.durability import Durability, judge_copies
-from reconcile.deletes.verification.wanted import Wanted
+from reconcile.deletes.verification.wanted import WantedLedgers
 from recovery.model.ids import LedgerId
 from tests.support.damaged_ledgers import CREATED, TXN, Damaged, write_lists, write_store
 from tests.support.impact_judge import Ledger
@@ -27,7 +27,7 @@ def judge(folder: Path, *sides: tuple[Damaged, str, int | None]) -> Durability:
         write_lists(folder / str(number), held, name, mode="disks", as_of=as_of)
         for number, (held, name, as_of) in enumerate(sides)
     ]
-    return judge_copies(Wanted([LedgerId(0, 1)]), write_store(folder / "store", sides[0][0]), lists, (), {})
+    return judge_copies(WantedLedgers([LedgerId(0, 1)]), write_store(folder / "store", sides[0][0]), lists, (), {})
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_last_inventory_of_a_bookie_counts(tmp_path: Path) -> None:
     """What an older one shows does not stand in for what is lost since."""
     whole, lost = make(WHOLE), make({})
     old = [write_lists(tmp_path / f"old-{name}", whole, name, mode="disks", as_of=TXN) for name in NAMES]
-    store, wanted = write_store(tmp_path / "store", whole), Wanted([LedgerId(0, 1)])
+    store, wanted = write_store(tmp_path / "store", whole), WantedLedgers([LedgerId(0, 1)])
     new = [write_lists(tmp_path / f"new-{name}", lost, name, mode="disks", as_of=TXN) for name in NAMES]
     assert not judge_copies(wanted, store, old, (), {}).breaches
     assert set(judge_copies(wanted, store, [*new, *old], (), {}).breaches) == {0}

@@ -11,7 +11,7 @@ import pytest
 
 from reconcile.deletes.tombstones import Sighting
 from reconcile.deletes.verification.evidence import Holdings, gather_holdings, list_sightings, read_looks, to_ms
-from reconcile.deletes.verification.wanted import Wanted
+from reconcile.deletes.verification.wanted import WantedLedgers
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -46,7 +46,7 @@ def write(
 
 def gather(folder: Path, **given: Any) -> Holdings:
     """Return what one inventory says of both ledgers."""
-    return gather_holdings([write(folder, **given)], Wanted([ONE, SCOPED]))
+    return gather_holdings([write(folder, **given)], WantedLedgers([ONE, SCOPED]))
 
 
 def test_the_last_inventory_of_each_bookie_counts(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_the_last_inventory_of_each_bookie_counts(tmp_path: Path) -> None:
             ("bk0:3181", other.digest),
             (NAME, new.digest),
         ]
-        assert not gather_holdings(given, Wanted([ONE])).holds.any()
+        assert not gather_holdings(given, WantedLedgers([ONE])).holds.any()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_sightings_are_of_what_was_surely_seen(tmp_path: Path) -> None:
         write(tmp_path / "2", bookie={"bookie": "bk2:3181"}),
         write(tmp_path / "3", bookie={"bookie": "bk3:3181", "complete": False}),
     ]
-    found = list_sightings(gather_holdings(inventories, Wanted([ONE])), 0)
+    found = list_sightings(gather_holdings(inventories, WantedLedgers([ONE])), 0)
     assert found == [
         Sighting(NAME, 5, True, to_ms(ENDED), f"inventory {inventories[0].digest[:16]}", to_ms(BEGAN), 0),
         Sighting("bk2:3181", 5, False, to_ms(BEGAN), f"inventory {inventories[1].digest[:16]}", None),
@@ -185,5 +185,5 @@ def test_sightings_are_of_what_was_surely_seen(tmp_path: Path) -> None:
 
 def test_without_inventories_nothing_is_known() -> None:
     """No bookie holds anything, and none answered."""
-    held = gather_holdings([], Wanted([ONE, SCOPED]))
+    held = gather_holdings([], WantedLedgers([ONE, SCOPED]))
     assert (held.looks, held.holds.shape, list_sightings(held, 0)) == ([], (2, 0), [])

@@ -11,33 +11,33 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Versioned, Write
 from reconcile.deletes import tombstones
 from reconcile.deletes.records import ArchiveMark
 from reconcile.deletes.tombstones import (
     RECORD_BYTES,
+    DeleteVerdict,
     Holder,
     StoredRecord,
     Tombstone,
-    Verdict,
     Verification,
     request_delete,
     take_verification,
 )
 from reconcile.deletes.verification.absence import Absence
 from reconcile.deletes.verification.durability import Durability, judge_copies
-from reconcile.deletes.verification.evidence import Listing, gather_holdings
-from reconcile.deletes.verification.verdicts import Evidence, Rules, judge_deletes, set_breaker
-from reconcile.deletes.verification.wanted import Wanted
+from reconcile.deletes.verification.evidence import ReferenceListing, gather_holdings
+from reconcile.deletes.verification.verdicts import DeleteEvidence, Rules, judge_deletes, set_breaker
+from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.references import References, read
 from recovery.capture import live
 from recovery.codecs.replication_lock import lock_key
 from recovery.codecs.store import COOKIES, Layout, ledger_key, mark_key
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 from tests.support.deletes import BOOKIES, CREATED_MS, Ledger, fill_store, make_cookie, write_looks, write_references
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.long
 
@@ -91,7 +91,7 @@ class Case:
             self.between(store)
         second = self.capture(store, "second")
         looks = write_looks(self.folder / "looks", [self.ledger, *self.others], **{"ended": NOW, **self.looks})
-        wanted = Wanted(self.wanted)
+        wanted = WantedLedgers(self.wanted)
         inventories = [open_dataset(path, "inventory") for path in looks]
         holdings = gather_holdings(inventories, wanted)
         rows = read(write_references(self.folder / "refs.jsonl", self.referenced))
@@ -99,11 +99,11 @@ class Case:
         (self.folder / "said.jsonl").write_text("".join(json.dumps(row) + "\n" for row in said))
         known = References.unite([References(rows), References(read(self.folder / "said.jsonl"))])
         given = known if self.has_references else None
-        listing = Listing(given, self.listed_ms, self.problem, self.is_stated)
+        listing = ReferenceListing(given, self.listed_ms, self.problem, self.is_stated)
         later = replace(
             listing, at_ms=self.listed_ms + self.later_ms, is_stated=self.is_stated and self.later_is_stated
         )
-        evidence = Evidence(
+        evidence = DeleteEvidence(
             (first, second),
             (listing, later),
             holdings,
@@ -240,11 +240,11 @@ SAFE: dict[str, dict[str, Any]] = {
     },
 }
 UNSAFE: dict[str, dict[str, Any]] = {
-    "OPEN": {"ledger": Ledger(ONE, state=State.OPEN)},
-    "IN_RECOVERY": {"ledger": Ledger(ONE, state=State.IN_RECOVERY)},
+    "OPEN": {"ledger": Ledger(ONE, state=LedgerState.OPEN)},
+    "IN_RECOVERY": {"ledger": Ledger(ONE, state=LedgerState.IN_RECOVERY)},
     "UNDER_REPLICATED": {"nodes": {mark_key(ONE): b""}},
     "LOCKED": {"nodes": {lock_key(ONE): b'bookieId: "b"\n'}},
-    "IN_QUARANTINE": {"known": {ONE: replace(ASKED, state=tombstones.State.QUARANTINED)}},
+    "IN_QUARANTINE": {"known": {ONE: replace(ASKED, state=tombstones.DeleteState.QUARANTINED)}},
     "REFERENCED": {"referenced": [1]},
     "NOT_ARCHIVED": {"rules": replace(RULES, archived=True)},
     "ENTRIES_BEYOND_END": {"looks": {"lac": {1: 10}, "without": {BOOKIES[0]: [1]}}},
@@ -304,7 +304,7 @@ UNDECIDED: dict[str, dict[str, Any]] = {
 def test_safe(name: str, tmp_path: Path) -> None:
     """Nothing speaks against it."""
     found = Case(tmp_path, **SAFE[name]).judge()
-    assert (found.verdict, found.reasons) == (Verdict.SAFE, ())
+    assert (found.verdict, found.reasons) == (DeleteVerdict.SAFE, ())
     assert found.record is not None
     assert found.record.created_ms == CREATED_MS
 
@@ -336,7 +336,7 @@ def test_a_member_without_entries_is_a_holder(tmp_path: Path) -> None:
 def test_unsafe(name: str, tmp_path: Path) -> None:
     """Seen to be unsafe, for this reason and no other."""
     found = Case(tmp_path, **UNSAFE[name]).judge()
-    assert found.verdict is Verdict.UNSAFE
+    assert found.verdict is DeleteVerdict.UNSAFE
     assert [reason.partition(":")[0] for reason in found.reasons] == [name]
 
 
@@ -344,7 +344,7 @@ def test_a_ledger_that_is_not_there_is_unsafe(tmp_path: Path) -> None:
     """There is nothing that could be deleted."""
     found = judge_absent(Case(tmp_path))
     assert found.reasons == ("NO_RECORD: the store has no record of it",)
-    assert found.verdict is Verdict.UNSAFE
+    assert found.verdict is DeleteVerdict.UNSAFE
 
 
 def test_copies_that_cannot_be_judged_are_said_once(tmp_path: Path) -> None:
@@ -353,8 +353,8 @@ def test_copies_that_cannot_be_judged_are_said_once(tmp_path: Path) -> None:
     store = MemoryStore(lambda: CREATED_MS)
     fill_store(store, ROOT, Layout.HIERARCHICAL, [case.ledger])
     captures = (case.capture(store, "first"), case.capture(store, "second"))
-    wanted = Wanted([ONE])
-    listing = Listing(References(read(write_references(tmp_path / "refs.jsonl", []))), NOW_MS)
+    wanted = WantedLedgers([ONE])
+    listing = ReferenceListing(References(read(write_references(tmp_path / "refs.jsonl", []))), NOW_MS)
     dark = Durability({}, frozenset({0}))
     for bookies, said in (
         (BOOKIES, "not every copy can be judged"),
@@ -362,10 +362,10 @@ def test_copies_that_cannot_be_judged_are_said_once(tmp_path: Path) -> None:
     ):
         paths = write_looks(tmp_path / str(len(bookies)), [case.ledger], ended=NOW, bookies=bookies)
         holdings = gather_holdings([open_dataset(path, "inventory") for path in paths], wanted)
-        evidence = Evidence(captures, (listing, listing), holdings, dark, {}, {}, 0, {}, NOW_MS)
+        evidence = DeleteEvidence(captures, (listing, listing), holdings, dark, {}, {}, 0, {}, NOW_MS)
         [found], _ = judge_deletes(wanted, evidence, RULES)
         [reason] = found.reasons
-        assert (found.verdict, reason.startswith(f"HOLDER_UNSEEN: {said}")) == (Verdict.UNDECIDED, True), reason
+        assert (found.verdict, reason.startswith(f"HOLDER_UNSEEN: {said}")) == (DeleteVerdict.UNDECIDED, True), reason
 
 
 def judge_absent(case: Case) -> Verification:
@@ -373,10 +373,10 @@ def judge_absent(case: Case) -> Verification:
     store = MemoryStore(lambda: CREATED_MS)
     fill_store(store, ROOT, Layout.HIERARCHICAL, [Ledger(LedgerId(0, 50))])
     captures = (case.capture(store, "first"), case.capture(store, "second"))
-    wanted = Wanted([ONE])
-    listing = Listing(References(read(write_references(case.folder / "refs.jsonl", []))), NOW_MS)
+    wanted = WantedLedgers([ONE])
+    listing = ReferenceListing(References(read(write_references(case.folder / "refs.jsonl", []))), NOW_MS)
     nothing = Durability({}, frozenset())
-    evidence = Evidence(captures, (listing, listing), gather_holdings([], wanted), nothing, {}, {}, 0, {}, NOW_MS)
+    evidence = DeleteEvidence(captures, (listing, listing), gather_holdings([], wanted), nothing, {}, {}, 0, {}, NOW_MS)
     [found], _ = judge_deletes(wanted, evidence, RULES)
     return found
 
@@ -385,7 +385,7 @@ def judge_absent(case: Case) -> Verification:
 def test_undecided(name: str, tmp_path: Path) -> None:
     """Not seen, and said what was not."""
     found = Case(tmp_path, **UNDECIDED[name]).judge()
-    assert found.verdict is Verdict.UNDECIDED, found.reasons
+    assert found.verdict is DeleteVerdict.UNDECIDED, found.reasons
     assert any(reason.startswith(name) for reason in found.reasons), found.reasons
     assert len({reason.partition(":")[0] for reason in found.reasons}) == 1
 
@@ -411,15 +411,15 @@ def test_an_incomplete_listing_decides_nothing(source: dict[str, object], why: s
         writer.append("sources", pa.Table.from_pylist(sources, schema=whole.read("sources").schema))
         writer.close(coverage={})
     part = open_dataset(tmp_path / "part", "catalog")
-    wanted = Wanted([ONE])
+    wanted = WantedLedgers([ONE])
     looks = [open_dataset(path, "inventory") for path in write_looks(tmp_path / "l", [case.ledger], ended=NOW)]
-    listing = Listing(References(read(write_references(tmp_path / "refs.jsonl", []))), NOW_MS)
+    listing = ReferenceListing(References(read(write_references(tmp_path / "refs.jsonl", []))), NOW_MS)
     for captures in ((whole, part), (part, whole)):
         durability = judge_copies(wanted, whole, looks, (), {})
         holdings = gather_holdings(looks, wanted)
-        evidence = Evidence(captures, (listing, listing), holdings, durability, {}, {}, 0, {}, NOW_MS)
+        evidence = DeleteEvidence(captures, (listing, listing), holdings, durability, {}, {}, 0, {}, NOW_MS)
         [found], _ = judge_deletes(wanted, evidence, RULES)
-        assert found.verdict is Verdict.UNDECIDED
+        assert found.verdict is DeleteVerdict.UNDECIDED
         assert found.reasons == (f"LISTING_INCOMPLETE: the store was not listed completely: {why}",)
 
 
@@ -432,13 +432,17 @@ def test_one_listing_is_not_two(tmp_path: Path) -> None:
     fill_store(store, ROOT, Layout.HIERARCHICAL, [case.ledger])
     captures = (case.capture(store, "third"), case.capture(store, "fourth"))
     looks = [open_dataset(path, "inventory") for path in write_looks(tmp_path / "l", [case.ledger], ended=NOW)]
-    wanted = Wanted([ONE])
+    wanted = WantedLedgers([ONE])
     rows = References(read(write_references(tmp_path / "refs.jsonl", [])))
-    for after_ms, verdict in (((0, 0), Verdict.UNDECIDED), ((0, 1), Verdict.UNDECIDED), ((1, 1), Verdict.SAFE)):
-        one, other = (Listing(rows, NOW_MS + ms) for ms in after_ms)
+    for after_ms, verdict in (
+        ((0, 0), DeleteVerdict.UNDECIDED),
+        ((0, 1), DeleteVerdict.UNDECIDED),
+        ((1, 1), DeleteVerdict.SAFE),
+    ):
+        one, other = (ReferenceListing(rows, NOW_MS + ms) for ms in after_ms)
         durability = judge_copies(wanted, captures[0], looks, (), {})
         holdings = gather_holdings(looks, wanted)
-        evidence = Evidence(captures, (one, other), holdings, durability, {ONE: first}, {}, 0, {}, NOW_MS)
+        evidence = DeleteEvidence(captures, (one, other), holdings, durability, {ONE: first}, {}, 0, {}, NOW_MS)
         [found], _ = judge_deletes(wanted, evidence, RULES)
         assert found.verdict is verdict, found.reasons
 
@@ -449,7 +453,7 @@ def test_a_verification_that_tells_no_time_of_its_references_hinders_nothing(tmp
     asked = request_delete(ONE, StoredRecord(case.ledger.raw, 0), BOOKIES, 1, "op", soak_ms=0)
     verified = take_verification(asked, case.judge(), NOW_MS, "op")
     again = Case(tmp_path / "again", known={ONE: replace(verified, listed_ms=None)})
-    assert again.judge().verdict is Verdict.SAFE
+    assert again.judge().verdict is DeleteVerdict.SAFE
 
 
 def test_more_ledgers_than_bookies(tmp_path: Path) -> None:
@@ -459,7 +463,7 @@ def test_more_ledgers_than_bookies(tmp_path: Path) -> None:
         tmp_path, looks={"without": {BOOKIES[0]: [7], BOOKIES[1]: [7]}}, wanted=[LedgerId(0, n) for n in numbers]
     )
     verdicts = [found.verdict for found in case.judge_all()]
-    assert verdicts == [Verdict.SAFE] * 6 + [Verdict.UNSAFE]
+    assert verdicts == [DeleteVerdict.SAFE] * 6 + [DeleteVerdict.UNSAFE]
 
 
 def test_a_confirmation_is_of_this_runs_number(tmp_path: Path) -> None:

@@ -7,17 +7,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.deletes.tombstones import Verdict
+from reconcile.deletes.tombstones import DeleteVerdict
 from reconcile.deletes.verification.makers import find_hidden, find_others, read_makers
-from reconcile.deletes.verification.objections import UNSAFE, Objections, Reason
-from reconcile.deletes.verification.wanted import Wanted
+from reconcile.deletes.verification.objections import UNSAFE, Objections, UnsafeReason
+from reconcile.deletes.verification.wanted import WantedLedgers
 from recovery.model.ids import LedgerId
 from recovery.model.tables import CUSTOM
 
 LEDGERS = [LedgerId(0, 5), LedgerId(-1, 9), LedgerId(0, 5), LedgerId(3, -2)]
 
 
-def find(wanted: Wanted, *ledgers: LedgerId) -> list[int]:
+def find(wanted: WantedLedgers, *ledgers: LedgerId) -> list[int]:
     """Return the number of each ledger."""
     scope = np.array([item.scope for item in ledgers], np.int64)
     ledger = np.array([item.ledger for item in ledgers], np.int64)
@@ -27,7 +27,7 @@ def find(wanted: Wanted, *ledgers: LedgerId) -> list[int]:
 
 def test_each_wanted_ledger_has_one_number() -> None:
     """However often it is named; both halves of an id count, and what is not wanted has none."""
-    wanted = Wanted(LEDGERS)
+    wanted = WantedLedgers(LEDGERS)
     assert (len(wanted), wanted.ledgers) == (3, [LedgerId(-1, 9), LedgerId(0, 5), LedgerId(3, -2)])
     assert find(wanted, *wanted.ledgers) == [0, 1, 2]
     strangers = [LedgerId(0, 9), LedgerId(-1, 5), LedgerId(3, -1), LedgerId(-9, 0), LedgerId(9, 9), LedgerId(0, 4)]
@@ -39,7 +39,7 @@ def test_each_wanted_ledger_has_one_number() -> None:
 
 def test_where_nothing_is_wanted_nothing_is_read() -> None:
     """No bucket of no dataset: there may be none."""
-    nothing = Wanted([])
+    nothing = WantedLedgers([])
     assert find(nothing, *LEDGERS) == [-1] * 4
     assert list(nothing.read(cast("Any", None), "ledgers", ("raw",))) == []
 
@@ -70,7 +70,7 @@ def test_only_buckets_with_a_wanted_ledger_are_read(rows: int) -> None:
     """Each once, more of them together the fewer rows there are; the first bucket and the last one, too."""
     ends = [next(one for n in range(100_000) if (one := LedgerId(0, n)).bucket == bucket) for bucket in (0, 1, 4095)]
     table = Table([*ends, LedgerId(9, 9)], rows)
-    wanted = Wanted(ends)
+    wanted = WantedLedgers(ends)
     read = [(part["ledger"].to_pylist(), numbers) for part, numbers in wanted.read(cast("Any", table), "x", ())]
     assert sorted(ledger for part, _ in read for ledger in part) == sorted(item.ledger for item in ends)
     assert [wanted.ledgers[n].ledger for _, numbers in read for n in numbers] == [n for part, _ in read for n in part]
@@ -133,17 +133,17 @@ def test_a_compacted_ledger_is_hidden_while_its_subscription_keeps_its_name() ->
 def test_one_thing_that_was_seen_makes_it_unsafe() -> None:
     """Whatever else could not be seen; reasons stand once each, in the order of the alphabet."""
     objections = Objections(4)
-    assert objections.judge() == ([Verdict.SAFE] * 4, [()] * 4)
-    objections.add(np.array([], np.int64), Reason.OPEN, "nobody")
-    objections.add(np.array([2, 0]), Reason.TOO_YOUNG, ["two", "none"])
-    objections.add(np.array([2]), Reason.OPEN, "it is open")
-    objections.add(np.array([2]), Reason.OPEN, "it is open")
+    assert objections.judge() == ([DeleteVerdict.SAFE] * 4, [()] * 4)
+    objections.add(np.array([], np.int64), UnsafeReason.OPEN, "nobody")
+    objections.add(np.array([2, 0]), UnsafeReason.TOO_YOUNG, ["two", "none"])
+    objections.add(np.array([2]), UnsafeReason.OPEN, "it is open")
+    objections.add(np.array([2]), UnsafeReason.OPEN, "it is open")
     assert objections.judge() == (
-        [Verdict.UNDECIDED, Verdict.SAFE, Verdict.UNSAFE, Verdict.SAFE],
+        [DeleteVerdict.UNDECIDED, DeleteVerdict.SAFE, DeleteVerdict.UNSAFE, DeleteVerdict.SAFE],
         [("TOO_YOUNG: none",), (), ("OPEN: it is open", "TOO_YOUNG: two"), ()],
     )
-    objections.add_all(Reason.BREAKER, "many")
-    assert objections.judge()[0] == [Verdict.UNSAFE] * 4
+    objections.add_all(UnsafeReason.BREAKER, "many")
+    assert objections.judge()[0] == [DeleteVerdict.UNSAFE] * 4
 
 
 def test_reasons_that_were_seen_are_those_of_the_contract() -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.deletes.own_root import make_own_root, open_log
-from reconcile.deletes.packed import Decision
+from reconcile.deletes.packed import PackedDecision
 from reconcile.jobs.archive.copy_marks import CopyMarks, list_ids
 from recovery.archive.objects import list_indexes
 from recovery.archive.reader import read_index
 from recovery.model.ids import LedgerId
 from tests.support.archives import ALL, AT_MS, capture_case, disks_of, make_task
+from tests.support.memory_store import MemoryStore
 
 CASE = "c01-clean-sorted"
 ROOT = "/ledgers"
@@ -61,13 +61,13 @@ def test_ledgers_whose_objects_are_there_are_marked_once(marks: CopyMarks) -> No
         replace(own, checksum="sha256:00"),
         replace(own, checksum="sha256:00", place="s3://another"),
     ):
-        marks.own.archive.change(ledgers[:1], lambda *_, other=of_other_bytes: Decision(other), marks.log, rows=1)
+        marks.own.archive.change(ledgers[:1], lambda *_, other=of_other_bytes: PackedDecision(other), marks.log, rows=1)
         done = marks.write(rows, AT_MS)
         is_own = of_other_bytes.place == own.place
         assert (done.marked, done.elsewhere) == (int(is_own), int(not is_own))
         assert marks.own.archive.read_some(ledgers)[ledgers[0]] == (own if is_own else of_other_bytes)
     elsewhere = replace(own, place="s3://another")
-    marks.own.archive.change(ledgers[:1], lambda *_: Decision(elsewhere), marks.log, rows=1)
+    marks.own.archive.change(ledgers[:1], lambda *_: PackedDecision(elsewhere), marks.log, rows=1)
     done = marks.write(rows, AT_MS)
     assert (done.marked, done.elsewhere) == (0, 1)
     assert marks.remove(ledgers) == len(ledgers) - 1

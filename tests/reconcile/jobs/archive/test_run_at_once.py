@@ -9,13 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.cli.options import make_context
 from reconcile.cli.output import Output
 from reconcile.deletes.own_root import make_own_root, open_log
 from reconcile.jobs.archive.copy_marks import CopyMarks, list_ids
-from reconcile.jobs.archive.verify import VerifyRequest, verify_archive
+from reconcile.jobs.archive.verify import VerifyArchiveRequest, verify_archive
 from recovery.archive.objects import list_indexes
 from recovery.archive.reader import read_index
 from recovery.place import to_place
@@ -30,6 +29,7 @@ from tests.support.archives import (
     read_payloads,
 )
 from tests.support.command import run
+from tests.support.memory_store import MemoryStore
 from tests.support.object_store import started_store
 
 CASE = "c02-clean-interleaved"
@@ -77,7 +77,7 @@ def test_two_runs_into_an_object_store_harm_nothing(tmp_path: Path, monkeypatch:
             assert read_payloads(place, item) == wanted[item.id]
 
         context = make_context(Output(as_json=True, progress="none"))
-        done = verify_archive(VerifyRequest(place=place), context)
+        done = verify_archive(VerifyArchiveRequest(place=place), context)
         assert (done.ledgers, done.twice, done.damaged) == (len(wanted), len(wanted), 0)
         assert (done.problems, done.unfinished) == ({}, ())
         assert make_task(catalog, place, disks, "run-3")(ALL)["indexes"] == []

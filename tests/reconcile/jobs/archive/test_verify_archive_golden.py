@@ -5,7 +5,7 @@ from pathlib import Path
 
 from reconcile.cli.options import make_context
 from reconcile.cli.output import Output
-from reconcile.jobs.archive.verify import VerifyRequest, verify_archive
+from reconcile.jobs.archive.verify import VerifyArchiveRequest, verify_archive
 from recovery.model.ids import LedgerId
 from tests.support.archives import ALL, capture_case, disks_of, list_archived, make_task
 
@@ -26,7 +26,7 @@ def test_named_ledgers_are_proven_beside_one_whose_index_is_damaged(tmp_path: Pa
     broken.write_bytes(index.read_bytes()[:-1])
     index.rename(index.with_name(f"{low.bucket + 1:04d}-4095-{last}"))
     context = make_context(Output(as_json=True, progress="none"))
-    done = verify_archive(VerifyRequest(place=place, ledgers=(*ledgers, absent)), context)
+    done = verify_archive(VerifyArchiveRequest(place=place, ledgers=(*ledgers, absent)), context)
     damaged = [ledger for ledger in ledgers if ledger.bucket == low.bucket]
     assert done.problems.keys() == set(map(str, damaged))
     assert all("is not the file that was written" in problem for problem in done.problems.values())

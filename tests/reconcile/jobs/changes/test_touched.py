@@ -9,19 +9,19 @@ from typing import Any, Final
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import OpenStore
 from reconcile.jobs.changes import touched
 from reconcile.jobs.changes.touched import open_evidence
 from reconcile.plan.manifest import InputDataset, read_plan_manifest
-from recovery.bookies.addresses import Members, read_members
-from recovery.bookies.wire_inventory import Request
-from recovery.bookies.wire_results import Kind
+from recovery.bookies.addresses import BookieNames, read_members
+from recovery.bookies.wire_inventory import WireRequest
+from recovery.bookies.wire_results import AskedKind
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import InputError
 from tests.support.command import Done, run
 from tests.support.inventories import write_inventory
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 
 URI: Final = "zk+hierarchical://h:1/ledgers"
@@ -178,17 +178,17 @@ def test_what_running_bookies_seem_to_lack_is_asked_for_once_more(
     plan = plan_of(tmp_path, capsys)
     asked: list[tuple[tuple[str, ...], bool, list[int]]] = []
 
-    def collect(request: Request, folder: Path, *_: object, **__: object) -> SimpleNamespace:
+    def collect(request: WireRequest, folder: Path, *_: object, **__: object) -> SimpleNamespace:
         ledgers = request.catalog.read("ledgers", columns=["ledger"])["ledger"].to_pylist()
         asked.append((request.wanted or (), request.only_members, sorted(ledgers)))
         results = []
         for name in request.wanted or ():
             lacking = {7} if name == BOOKIES[0] and not (is_back and len(asked) > 1) else set()
             path = write_inventory(folder / name, name, set(ledgers) - lacking, instance=None, last=4, entries=5)
-            results.append(SimpleNamespace(bookie=name, kind=Kind.COLLECTED, unanswered=0, folder=path))
+            results.append(SimpleNamespace(bookie=name, kind=AskedKind.COLLECTED, unanswered=0, folder=path))
         return SimpleNamespace(bookies=results)
 
-    def read(*_: object) -> Members:
+    def read(*_: object) -> BookieNames:
         """They are registered by now, but for one that only a cookie names."""
         with_cookies = MemoryStore()
         names = [f"/ledgers/available/{name}" for name in BOOKIES] + ["/ledgers/cookies/b4:3181"]

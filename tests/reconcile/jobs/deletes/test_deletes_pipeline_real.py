@@ -18,7 +18,7 @@ from backends.registry import open_store
 from reconcile.check.preflight.gc_settings import COLLECTION_STOPS
 from reconcile.deletes.certificate import Certificate, encode_certificate
 from reconcile.deletes.own_root import open_log, open_own_root
-from reconcile.deletes.packed import Decision
+from reconcile.deletes.packed import PackedDecision
 from reconcile.deletes.signatures import canonicalize
 from reconcile.deletes.tombstones import CERTIFICATE_MS, RECORD_BYTES, Tombstone
 from recovery.codecs.store import Layout, ledger_key, mark_key, places
@@ -207,11 +207,11 @@ def test_what_changed_since_the_certificate_is_left_out_of_a_purge(site: Site) -
     assert not unsafe.exists(), "all are safe now"
 
 
-def put_back_a_day(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone]:
+def put_back_a_day(_ledger: LedgerId, tombstone: Tombstone | None) -> PackedDecision[Tombstone]:
     """Let a verification be of a day ago: ZooKeeper's clock, which new ones are compared with, cannot be set."""
     assert tombstone is not None
     assert tombstone.listed_ms is not None
-    return Decision(replace(tombstone, listed_ms=tombstone.listed_ms - CERTIFICATE_MS - 60_000))
+    return PackedDecision(replace(tombstone, listed_ms=tombstone.listed_ms - CERTIFICATE_MS - 60_000))
 
 
 @pytest.mark.parametrize("site", ["etcd"], indirect=True)

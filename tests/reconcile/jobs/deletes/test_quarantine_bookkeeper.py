@@ -13,7 +13,7 @@ from recovery.codecs.ledger_record import decode
 from recovery.codecs.store import Layout, ledger_key, mark_key
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 from tests.support.cluster import Bookie, Cluster, encoded
 from tests.support.command import Done, run
 from tests.support.deletes import write_references
@@ -129,7 +129,7 @@ def test_a_quarantine_keeps_the_data_and_ends_in_each_way(site: Site, tmp_path: 
         raw = site.read_record(ledger)
         assert raw is not None
         hold = decode(raw)
-        assert hold.state is State.IN_RECOVERY
+        assert hold.state is LedgerState.IN_RECOVERY
         assert {key for key, _ in hold.custom} == {"bkmeta.hold", "bkmeta.quarantine"}
         assert set(hold.segments[0].members) == {bookie.id for bookie in site.bookies}
     # Whatever bookies collect, they keep what is held; no client opens it.

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.errors import UnavailableError
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import OpenStore
 from reconcile.jobs.diagnose import doctor
-from reconcile.jobs.diagnose.doctor import Check, State
+from reconcile.jobs.diagnose.doctor import Check, CheckState
 from tests.support.command import run
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.long
 
@@ -26,9 +26,9 @@ def _by_name(checks: list[Check]) -> dict[str, Check]:
 def test_this_installation_is_complete() -> None:
     """Where the tests run everything is there, and no check has a remedy then."""
     found = doctor.examine(spark=True)
-    assert [check for check in found if check.state is State.MISSING] == []
+    assert [check for check in found if check.state is CheckState.MISSING] == []
     assert {"Python", "bkmeta", "pyarrow", "Java", "import recovery", "open files"} <= set(_by_name(found))
-    assert [check.remedy for check in found if check.state is State.OK and check.remedy] == []
+    assert [check.remedy for check in found if check.state is CheckState.OK and check.remedy] == []
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_a_package_that_is_missing_or_too_old_is_named(monkeypatch: pytest.Monke
     monkeypatch.setattr(importlib.metadata, "requires", lambda _name: lines)
     found = _by_name(doctor.examine(spark=False))
     assert found["no-such-package"] == Check(
-        "no-such-package", State.MISSING, "not installed, needed: >=1", "pip install 'no-such-package>=1'"
+        "no-such-package", CheckState.MISSING, "not installed, needed: >=1", "pip install 'no-such-package>=1'"
     )
-    assert (found["click"].state, found["click"].remedy) == (State.MISSING, "pip install 'click>=99'")
-    assert found["no-such-spark"].state is found["no-such-signer"].state is State.SKIPPED
+    assert (found["click"].state, found["click"].remedy) == (CheckState.MISSING, "pip install 'click>=99'")
+    assert found["no-such-spark"].state is found["no-such-signer"].state is CheckState.SKIPPED
     wanted = _by_name(doctor.examine(spark=True))["no-such-spark"]
-    assert (wanted.state, wanted.remedy) == (State.MISSING, "pip install 'pyspark>=4,<5' 'pandas<3' scipy")
+    assert (wanted.state, wanted.remedy) == (CheckState.MISSING, "pip install 'pyspark>=4,<5' 'pandas<3' scipy")
 
 
 def test_a_name_that_somebody_else_owns_too_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,17 +83,17 @@ def test_a_name_that_somebody_else_owns_too_is_found(monkeypatch: pytest.MonkeyP
         lambda: {"reconcile": ["reconcile", "bkmeta"], "recovery": ["bkmeta"]},
     )
     found = _by_name(doctor.examine(spark=False))
-    assert found["import reconcile"].state is State.MISSING
+    assert found["import reconcile"].state is CheckState.MISSING
     assert "pip uninstall reconcile" in found["import reconcile"].remedy
-    assert found["import recovery"].state is found["import backends"].state is State.OK
+    assert found["import recovery"].state is found["import backends"].state is CheckState.OK
 
 
 def test_no_java_is_missing_only_where_spark_is_wanted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A bookie's host has no Java and is complete; a host that recovers is not."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert _by_name(doctor.examine(spark=False))["Java"].state is State.SKIPPED
+    assert _by_name(doctor.examine(spark=False))["Java"].state is CheckState.SKIPPED
     missing = _by_name(doctor.examine(spark=True))["Java"]
-    assert missing.state is State.MISSING
+    assert missing.state is CheckState.MISSING
     assert "Java 17" in missing.remedy
 
 
@@ -105,13 +105,13 @@ def test_few_open_files_are_found() -> None:
         found = _by_name(doctor.examine(spark=False))["open files"]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    assert (found.state, found.remedy) == (State.MISSING, "ulimit -n 1024")
+    assert (found.state, found.remedy) == (CheckState.MISSING, "ulimit -n 1024")
 
 
 def test_a_folder_that_cannot_be_written_is_found(tmp_path: Path) -> None:
     """Temporary files that cannot be made are found before a long run finds them."""
     found = doctor._temporary(tmp_path / "gone")
-    assert found.state is State.MISSING
+    assert found.state is CheckState.MISSING
     assert "TMPDIR" in found.remedy
 
 
@@ -131,7 +131,7 @@ def test_a_store_answers_or_is_missing() -> None:
         raise UnavailableError("zk1:2181", "no answer")
 
     down = _by_name(doctor.examine(spark=False, connect=refuse))["store"]
-    assert (down.state, "zk1:2181" in down.found) == (State.MISSING, True)
+    assert (down.state, "zk1:2181" in down.found) == (CheckState.MISSING, True)
 
 
 def test_ways_in_are_said_before_a_disaster() -> None:
@@ -147,7 +147,7 @@ def test_ways_in_are_said_before_a_disaster() -> None:
         return _by_name(doctor.examine(spark=False, connect=connect))["ways in"]
 
     anybody = look("world:anyone:cdrwa")
-    assert (anybody.state, anybody.remedy) == (State.OK, "")
+    assert (anybody.state, anybody.remedy) == (CheckState.OK, "")
     assert "ZooKeeper: digest, SASL with DIGEST-MD5 or Kerberos (keytab, ticket cache)" in anybody.found
     assert "bookies: SASL with DIGEST-MD5 or Kerberos" in anybody.found
     assert "not supported: SASL that signs or encrypts" in anybody.found
@@ -155,15 +155,19 @@ def test_ways_in_are_said_before_a_disaster() -> None:
     assert "/ledgers belongs to sasl:bookkeeper" in principals.found
     assert "BKMETA_ZK_KERBEROS" in principals.remedy
     plugin = look("world:anyone:r,ourtokens:bob:cdrwa")
-    assert (plugin.state, "scheme ourtokens, which is not supported" in plugin.found) == (State.MISSING, True)
+    assert (plugin.state, "scheme ourtokens, which is not supported" in plugin.found) == (CheckState.MISSING, True)
     assert "digest" in plugin.remedy
-    assert look("digest:us:hash:cdrwa,ourtokens:bob:cdrwa").state is State.OK
+    assert look("digest:us:hash:cdrwa,ourtokens:bob:cdrwa").state is CheckState.OK
 
     def refuse() -> OpenStore:
         raise UnavailableError("zk1:2181", "the session needs SASL")
 
     unknown = _by_name(doctor.examine(spark=False, connect=refuse))["ways in"]
-    assert (unknown.state, "Kerberos" in unknown.found, "etcd: user" in unknown.found) == (State.SKIPPED, True, True)
+    assert (unknown.state, "Kerberos" in unknown.found, "etcd: user" in unknown.found) == (
+        CheckState.SKIPPED,
+        True,
+        True,
+    )
 
 
 def test_executors_that_differ_are_named() -> None:
@@ -171,9 +175,9 @@ def test_executors_that_differ_are_named() -> None:
     here = {"host": "a", "python": "3.11.7", "versions": {"bkmeta": "1", "numpy": "2"}}
     same = {**here, "host": "b"}
     other = {"host": "c", "python": "3.12.0", "versions": {"bkmeta": None, "numpy": "2"}}
-    assert [check.state for check in doctor._differences(here, [same])] == [State.OK]
+    assert [check.state for check in doctor._differences(here, [same])] == [CheckState.OK]
     found = doctor._differences(here, [same, other])[0]
-    assert found.state is State.MISSING
+    assert found.state is CheckState.MISSING
     assert "c: Python 3.12.0, here 3.11.7" in found.found
     assert "c: bkmeta missing, here 1" in found.found
 

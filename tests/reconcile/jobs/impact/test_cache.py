@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconcile.check.scrutiny.evidence_age import Moment
-from reconcile.jobs.impact.cache import Captured, Statement, provide_catalog, read_statements, record_statements
+from reconcile.jobs.impact.cache import Captured, LossStatement, provide_catalog, read_statements, record_statements
 from recovery.errors import InputError
 from tests.support.cases import case_dir
 from tests.support.impact_question import make_context
@@ -77,7 +77,7 @@ def test_a_damaged_capture_is_made_again(uri: str, tmp_path: Path) -> None:
 
 def test_statements_are_kept_of_each_store(uri: str, tmp_path: Path) -> None:
     """The latest of each bookie; lines that are none are left out; a folder that cannot be made is said."""
-    old, new = (Statement(f"2026-01-0{day}", "operator", "", "bk1:3181") for day in (1, 2))
+    old, new = (LossStatement(f"2026-01-0{day}", "operator", "", "bk1:3181") for day in (1, 2))
     record_statements(uri, tmp_path, [old])
     record_statements(uri, tmp_path, [new])
     [kept] = tmp_path.glob("*/unrecoverable.jsonl")

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from reconcile.check.impact.names import Level, Target
+from reconcile.check.impact.names import DomainLevel, ImpactTarget
 from reconcile.check.impact.segments.columns import Shape
 from reconcile.check.impact.system_ledgers import name_kind
-from reconcile.cli.wording.impacts import word_segment, word_verdict
-from reconcile.findings.table import Run
+from reconcile.cli.wording.impacts import describe_segment_impact, describe_verdict
+from reconcile.findings.table import FindingRun
 from reconcile.jobs.impact import check
-from reconcile.jobs.impact.cache import Captured, Statement
+from reconcile.jobs.impact.cache import Captured, LossStatement
 from reconcile.jobs.impact.question import Taken
 from reconcile.references import References, read
-from reconcile.rules.segments.placement import PlacementSettings, Policy
+from reconcile.rules.segments.placement import PlacementPolicy, PlacementSettings
 from reconcile.rules.segments.record_rules import find_misplaced_segments
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import InputError
@@ -79,9 +79,9 @@ def test_each_set_is_judged_alone_and_all_together(catalog: Dataset) -> None:
 
 def test_a_target_says_what_becomes_of_a_bookie(catalog: Dataset) -> None:
     """Read only loses nothing to readers, down for a while, gone for ever; an open ledger loses its recovery."""
-    assert list_impacts(ask(catalog, (A, B), taken=Taken(((A, B),), target=Target.READ_ONLY))) == {}
+    assert list_impacts(ask(catalog, (A, B), taken=Taken(((A, B),), target=ImpactTarget.READ_ONLY))) == {}
     assert list_impacts(ask(catalog, (A, B))) == {"READ_AVAILABILITY_LOSS": 1, "REBUILDING_STALL": 1}
-    assert list_impacts(ask(catalog, taken=Taken(((A, B),), target=Target.GONE))) == {
+    assert list_impacts(ask(catalog, taken=Taken(((A, B),), target=ImpactTarget.GONE))) == {
         "DATA_LOSS": 1, "REBUILDING_STALL": 1
     }  # fmt: skip
     assert list_impacts(ask(catalog, (E, G))) == {
@@ -120,7 +120,7 @@ def test_segments_that_ended_on_one_rack_are_lost_with_it(tmp_path: Path) -> Non
     ids = (tmp_path / "out" / "ledgers.txt").read_text().split()
     assert ids == [str(number) for number in sorted({row["ledger"] for row in rows})]
     lost = {(row["ledger"], row["segment"]) for row in rows if row["impact"] == "READ_AVAILABILITY_LOSS"}
-    run = Run("scrutiny", AT)
+    run = FindingRun("scrutiny", AT)
     found, counts = find_misplaced_segments(made.read("ledgers"), racks, PlacementSettings(min_racks=2), run)
     against = {
         (row["ledger"], fact["field"])
@@ -134,15 +134,15 @@ def test_segments_that_ended_on_one_rack_are_lost_with_it(tmp_path: Path) -> Non
 
 def test_a_drill_takes_every_domain_alone(catalog: Dataset) -> None:
     """Racks, regions and bookies, each with its own verdict: one that holds both copies of a ledger is unsafe."""
-    answer = ask(catalog, drill=Level.RACK, topology=RACKS)
+    answer = ask(catalog, drill=DomainLevel.RACK, topology=RACKS)
     assert {one.label: str(one.verdict) for one in answer.drill} == {
         "/x/r1": "UNSAFE", "/x/r2": "SAFE", "/y/r3": "SAFE", "/y/r4": "SAFE"
     }  # fmt: skip
     assert answer.drill[0].caused == ("READ_AVAILABILITY_LOSS", "REBUILDING_STALL")
     assert str(answer.verdict) == "UNSAFE"
-    regions = ask(catalog, drill=Level.REGION, topology=RACKS, most_unavailable=50)
+    regions = ask(catalog, drill=DomainLevel.REGION, topology=RACKS, most_unavailable=50)
     assert {one.label: str(one.verdict) for one in regions.drill} == {"/x": "UNSAFE", "/y": "UNSAFE"}
-    bookies = ask(catalog, drill=Level.BOOKIE)
+    bookies = ask(catalog, drill=DomainLevel.BOOKIE)
     assert {str(one.verdict) for one in bookies.drill} == {"SAFE"}
     assert len(bookies.drill) == len(BOOKIES)
 
@@ -150,7 +150,7 @@ def test_a_drill_takes_every_domain_alone(catalog: Dataset) -> None:
 def test_a_bookie_without_a_location_leaves_a_drill_of_racks_undecided(catalog: Dataset) -> None:
     """It may stand on any of them; where a rack is unsafe, that is said all the same."""
     some = {name: rack for name, rack in RACKS.items() if name != H}
-    answer = ask(catalog, drill=Level.RACK, topology=some)
+    answer = ask(catalog, drill=DomainLevel.RACK, topology=some)
     assert [str(one.verdict) for one in answer.drill] == ["UNSAFE", "UNDECIDED", "UNDECIDED", "UNDECIDED"]
     assert answer.undecided == (f"1 bookie without a location: {H}",)
     assert str(ask(catalog, (A,), topology=some).verdict) == "SAFE"
@@ -172,7 +172,7 @@ def test_new_ledgers_need_an_ensemble(catalog: Dataset) -> None:
     assert ask(catalog, (D,), default_quorum=quorum).sets[0].caused == ()
     lacking = ask(catalog, (D, F), default_quorum=quorum).sets[0]
     assert (lacking.caused, lacking.new_ledgers) == (("WRITE_AVAILABILITY_LOSS",), ("7/2/2",))
-    policy = PlacementSettings(policy=Policy.RACK_AWARE, min_racks=4, enforce_min_racks=True)
+    policy = PlacementSettings(policy=PlacementPolicy.RACK_AWARE, min_racks=4, enforce_min_racks=True)
     racked: dict[str, Any] = {"placement": policy, "topology": RACKS, "default_quorum": Shape(4, 4, 2)}
     assert ask(catalog, (D,), **racked).sets[0].caused == ()
     assert ask(catalog, (C, D), **racked).sets[0].new_ledgers == ("4/4/2",)
@@ -196,9 +196,9 @@ def test_a_record_that_cannot_be_read_is_undecided_by_itself(tmp_path: Path) -> 
     bad = write_catalog(tmp_path / "bad", BOOKIES, ledgers, unreadable=[2])
     answer = ask(bad, (D,))
     assert (str(answer.verdict), answer.unreadable, answer.unreadable_sample) == ("SAFE", 1, ("2",))
-    assert "undecided: 1 record cannot be read: 2" in word_verdict(answer, "down")
+    assert "undecided: 1 record cannot be read: 2" in describe_verdict(answer, "down")
     assert str(ask(bad, (A, B)).verdict) == "UNSAFE"
-    gone = ask(bad, taken=Taken(((D,),), target=Target.GONE))
+    gone = ask(bad, taken=Taken(((D,),), target=ImpactTarget.GONE))
     assert (str(gone.verdict), gone.undecided) == ("UNDECIDED", ("1 record cannot be read: 2",))
     assert str(ask(bad, (D,), ledgers=(LedgerId(0, 2), LedgerId(0, 3))).verdict) == "UNDECIDED"
     assert str(ask(bad, (D,), ledgers=(LedgerId(0, 3),)).verdict) == "SAFE"
@@ -255,9 +255,9 @@ def test_only_the_ledgers_that_are_named(catalog: Dataset) -> None:
 
 def test_a_margin_is_what_may_still_go_afterwards(catalog: Dataset) -> None:
     """A ledger on one rack fails for racks at once; one on two bookies once one of them is taken."""
-    assert list_impacts(ask(catalog, margin=Level.RACK, topology=RACKS)) == {"READ_MARGIN_LOSS": 1}
-    assert list_impacts(ask(catalog, margin=Level.BOOKIE)) == {}
-    answer = ask(catalog, (C,), margin=Level.BOOKIE)
+    assert list_impacts(ask(catalog, margin=DomainLevel.RACK, topology=RACKS)) == {"READ_MARGIN_LOSS": 1}
+    assert list_impacts(ask(catalog, margin=DomainLevel.BOOKIE)) == {}
+    answer = ask(catalog, (C,), margin=DomainLevel.BOOKIE)
     assert list_impacts(answer) == {"READ_MARGIN_LOSS": 1}
     assert answer.sample[0].ledger == "2"
 
@@ -287,10 +287,10 @@ def test_what_is_broken_already_makes_nothing_unsafe(tmp_path: Path) -> None:
 def test_a_statement_releases_the_stall_and_is_remembered(tmp_path: Path) -> None:
     """Nobody waits any more for a bookie that lost its data: what it alone held is lost, and the statement is kept."""
     made = write_catalog(tmp_path / "catalog", BOOKIES, [closed(1, A, B)])
-    assert list_impacts(ask(made, taken=Taken(((A, B),), target=Target.GONE))) == {
+    assert list_impacts(ask(made, taken=Taken(((A, B),), target=ImpactTarget.GONE))) == {
         "DATA_LOSS": 1, "REBUILDING_STALL": 1
     }  # fmt: skip
-    said = [Statement("2026-01-02T00:00:00+00:00", "operator", "ticket 1", name) for name in (A, B)]
+    said = [LossStatement("2026-01-02T00:00:00+00:00", "operator", "ticket 1", name) for name in (A, B)]
     assert list_impacts(ask(made, unrecoverable=tuple(said))) == {"DATA_LOSS": 1}
     later = ask(made)
     assert (later.declared, list_impacts(later)) == (tuple(said), {})
@@ -328,7 +328,7 @@ def test_the_upper_layers_own_ledgers_come_first(tmp_path: Path) -> None:
         "60": "cursor", "70": "schema", "71": "transaction log"
     }  # fmt: skip
     assert (len(answer.sample), answer.sample[3].owner, answer.sample[3].kind) == (50, None, None)
-    assert "ledger 60 (cursor c of t; critical: cursor)" in str(next(word_segment(answer.sample[0])))
+    assert "ledger 60 (cursor c of t; critical: cursor)" in str(next(describe_segment_impact(answer.sample[0])))
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_the_largest_set_is_the_largest(seed: int, tmp_path: Path) -> None:
             ledgers.append(closed(number, *members, write=write, last=random.choice((-1, 0, 1, 9))))
     made = write_catalog(tmp_path / "catalog", names, ledgers)
     limit: dict[str, Any] = {"most_unavailable": random.choice((25, 60, 100))}
-    target = random.choice(list(Target))
+    target = random.choice(list(ImpactTarget))
     largest = ask(made, taken=Taken(target=target), most=len(names), **limit).largest
     assert largest is not None
     assert largest.is_exact
@@ -418,9 +418,9 @@ def test_a_copy_of_a_store_is_not_asked_for_several_captures(catalog: Dataset) -
 @pytest.mark.spark
 def test_spark_answers_the_same(catalog: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same function over the same ranges: counts, sample and rows are equal."""
-    alone = ask(catalog, (A, B), drill=Level.BOOKIE, out=tmp_path / "alone")
+    alone = ask(catalog, (A, B), drill=DomainLevel.BOOKIE, out=tmp_path / "alone")
     monkeypatch.setattr(check, "ROWS_PER_RANGE", 1)
-    spread = ask(catalog, (A, B), drill=Level.BOOKIE, out=tmp_path / "spread", master="local[2]")
+    spread = ask(catalog, (A, B), drill=DomainLevel.BOOKIE, out=tmp_path / "spread", master="local[2]")
     assert (alone.spread, spread.spread) == (False, True)
     assert replace(spread, spread=False, sample=()) == replace(alone, sample=())
     assert sorted(spread.sample, key=str) == sorted(alone.sample, key=str)

@@ -10,13 +10,13 @@ import pytest
 
 from backends.protocols import Write
 from backends.registry import open_store
-from reconcile.check.impact.names import Level
+from reconcile.check.impact.names import DomainLevel
 from reconcile.jobs.impact.check import check_impact
 from reconcile.jobs.impact.question import ImpactAnswer, ImpactRequest, Taken
 from recovery.codecs.ledger_record import encode
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.impact_question import make_context
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -30,7 +30,7 @@ _ROOTS = itertools.count()
 def make_record(*members: str) -> bytes:
     """A ledger with ten entries on all of its members."""
     count, segments = len(members), (Segment(0, members),)
-    return encode(LedgerMetadata(3, count, count, 1, State.CLOSED, 9, 1000, segments, Digest.CRC32C, b"pw", 1))
+    return encode(LedgerMetadata(3, count, count, 1, LedgerState.CLOSED, 9, 1000, segments, Digest.CRC32C, b"pw", 1))
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_registrations_of_a_live_store_are_believed(uri: str, tmp_path: Path) ->
 
 def test_rack_information_of_pulsar_says_where_bookies_stand(uri: str, tmp_path: Path) -> None:
     """Without a topology file: the ledger on one rack goes with it."""
-    drill = ask(uri, tmp_path, drill=Level.RACK).drill
+    drill = ask(uri, tmp_path, drill=DomainLevel.RACK).drill
     assert {one.label: str(one.verdict) for one in drill} == {"/r0": "UNSAFE", "/r1": "UNSAFE", "/r2": "SAFE"}
     assert [one.bookies for one in drill] == [(A, B), (C, D), (E,)]
 

@@ -12,7 +12,7 @@ from reconcile.jobs.make_plan.known_bookies import list_wanted_cookies
 from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.jobs.make_plan.system_writes import SystemWrites, list_system_writes
 from reconcile.plan.actions import LEAVE, Passwords, make_system_actions
-from reconcile.plan.bookie_starts import KnownBookie, Source, StoredCookie
+from reconcile.plan.bookie_starts import BookieSource, KnownBookie, StoredCookie
 from recovery.capture.live import capture
 from recovery.codecs import cookie, store
 from recovery.codecs.blocking_cookie import is_blocking, make_blocking
@@ -120,7 +120,7 @@ def test_every_bookie_that_was_collected_gets_its_own_cookie(tmp_path: Path) -> 
     assert known(found, "a:1").complete
     assert known(found, "a:1").missing == ()
     b = known(found, "b:1")
-    assert (b.source, b.missing, b.is_only_journals) == (Source.DISKS, (str(harmed.ledger_dirs[1]),), False)
+    assert (b.source, b.missing, b.is_only_journals) == (BookieSource.DISKS, (str(harmed.ledger_dirs[1]),), False)
     assert (b.expands_storage, b.stamps_cookies) == (False, False)
     c = known(found, "c:1")
     assert (c.missing, c.is_only_journals, c.expands_storage) == ((str(no_journal.journal_dirs[1]),), True, None)
@@ -161,7 +161,7 @@ def test_a_bookie_that_was_not_collected_gets_what_names_it(tmp_path: Path) -> N
     for name in ("unknown:1", "damaged:1", "other:2"):
         assert is_blocking(made[name][1])
         assert (cookie.decode(made[name][1]).bookie_id, cookie.decode(made[name][1]).instance_id) == (name, INSTANCE)
-    assert (known(found, "unknown:1").lost, known(found, "unknown:1").source) == (True, Source.NAME)
+    assert (known(found, "unknown:1").lost, known(found, "unknown:1").source) == (True, BookieSource.NAME)
     assert known(found, "earlier:1").planned is StoredCookie.OWN
 
 

@@ -31,7 +31,7 @@ from recovery.errors import DatasetError, InputError
 from recovery.infer.search import Tail
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId, bucket_ranges, buckets
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 from recovery.spark import over_buckets, session
 from tests.simulation import simulator
 
@@ -269,7 +269,7 @@ def test_where_no_lock_is_everybody_is_named_and_settled_later(
         [segment] = record.segments
         assert {*segment.members} == {*holders[row["ledger"]], gone}
         assert record.ensemble_size == record.write_quorum == len(segment.members)
-        assert (record.ack_quorum, record.state) == (1, State.CLOSED)
+        assert (record.ack_quorum, record.state) == (1, LedgerState.CLOSED)
     ledgers = actions.filter(pc.equal(actions["kind"], "ledger"))
     columns = {name: ledgers[name] for name in tables.KEY_COLUMNS} | {"raw": ledgers["value"]}
     parsed = ledger_metadata.decode_columns(ledgers["value"].combine_chunks())

@@ -139,7 +139,7 @@ def rows_of(plan: Dataset) -> dict[int, dict[str, Any]]:
 
 def written(plan: Dataset, target: ScannableMemory, journal: Path) -> None:
     """Write a plan into a store."""
-    rights = engine.Options(plan_hash=plan.manifest["hash"])
+    rights = engine.ApplyOptions(plan_hash=plan.manifest["hash"])
     engine.apply(lambda: plan.batches("actions"), target, ROOT, journal, rights, now=now)
 
 
@@ -188,7 +188,7 @@ def test_what_a_proposed_record_leaves_out_is_said(recovered: Recover, tmp_path:
         folders = CollectOptions(disks.ledger_dirs, (), disks.journal_dirs, passwords=(b"one",))
         collect(folders, tmp_path / f"of-{number}", now=now, progress=lambda _: None)
     closed = md.LedgerMetadata(
-        3, 3, 3, 2, md.State.CLOSED, -1, 0, (md.Segment(0, tuple(names)),), md.Digest.CRC32C, b"one", 0, ()
+        3, 3, 3, 2, md.LedgerState.CLOSED, -1, 0, (md.Segment(0, tuple(names)),), md.Digest.CRC32C, b"one", 0, ()
     )
     snapshot = captured(
         tmp_path / "snapshot",
@@ -308,7 +308,7 @@ def test_a_store_that_was_initialised_again_is_shown_with_all_that_it_reused(
     """
     reused = sorted(ledger for ledger, raw in records().items() if ledger_metadata.decode(raw).last_entry != -1)[:3]
     new = md.LedgerMetadata(
-        format=3, ensemble_size=2, write_quorum=2, ack_quorum=2, state=md.State.CLOSED, last_entry=0, length=1,
+        format=3, ensemble_size=2, write_quorum=2, ack_quorum=2, state=md.LedgerState.CLOSED, last_entry=0, length=1,
         segments=(md.Segment(0, NAMES[:2]),), digest=md.Digest.CRC32C, password=b"of the new ledger",
     )  # fmt: skip
     made = {ledger: ledger_metadata.encode(new) for ledger in reused}
@@ -440,7 +440,7 @@ def test_a_ledger_that_was_closed_empty_comes_back_byte_for_byte(recovered: Reco
     ghosts = {100_000 + n: raw for n, raw in enumerate(records()[ledger] for ledger in empty)}
     assert ghosts
     full = next(one for raw in records().values() if (one := ledger_metadata.decode(raw)).last_entry not in (None, -1))
-    still_open = replace(full, state=md.State.OPEN, last_entry=None, length=None)
+    still_open = replace(full, state=md.LedgerState.OPEN, last_entry=None, length=None)
     gone = {200_000: ledger_metadata.encode(full), 200_001: ledger_metadata.encode(still_open)}
     past = captured(tmp_path / "past", {**records(), **ghosts, **gone})
     plan = recovered("plan", snapshots=(past,))
@@ -490,7 +490,7 @@ def test_what_was_deleted_after_the_snapshot_is_not_the_first_line(recovered: Re
         members = tuple(names[(ledger + n) % 3] for n in range(3))
         recorded[ledger] = ledger_metadata.encode(
             md.LedgerMetadata(
-                format=3, ensemble_size=3, write_quorum=2, ack_quorum=2, state=md.State.CLOSED, last_entry=last,
+                format=3, ensemble_size=3, write_quorum=2, ack_quorum=2, state=md.LedgerState.CLOSED, last_entry=last,
                 length=(last + 1) * len(PAYLOAD), segments=(md.Segment(0, members),), digest=md.Digest.CRC32C,
                 password=b"",
             )
@@ -545,7 +545,7 @@ def test_nothing_of_an_earlier_catalog_is_dropped_where_a_bookie_is_missing(
         one for raw in records().values() if (one := ledger_metadata.decode(raw)).last_entry not in (None, -1)
     )
     alone = replace(record, ensemble_size=1, write_quorum=1, ack_quorum=1, segments=(md.Segment(0, (missing,)),))
-    still_open = replace(alone, state=md.State.OPEN, last_entry=None, length=None)
+    still_open = replace(alone, state=md.LedgerState.OPEN, last_entry=None, length=None)
     made = {300_000: ledger_metadata.encode(alone), 300_001: ledger_metadata.encode(still_open)}
     past = captured(tmp_path / "past", {**records(), **made})
     plan = recovered("plan", snapshots=(past,), inventories=tuple(left))
@@ -559,7 +559,7 @@ def test_nothing_of_an_earlier_catalog_is_dropped_where_a_bookie_is_missing(
     actions = {row["ledger"]: row for row in plan.read("actions").to_pylist() if row["kind"] == "ledger"}
     assert [one["value"] for one in actions[300_001]["alternatives"]] == [made[300_001]]
     hold = ledger_metadata.decode(actions[300_001]["value"])
-    assert (hold.state, [list(s.members) for s in hold.segments]) == (md.State.IN_RECOVERY, [[missing]])
+    assert (hold.state, [list(s.members) for s in hold.segments]) == (md.LedgerState.IN_RECOVERY, [[missing]])
     known = Knowledge(passwords=PASSWORDS.values, expected=NAMES, layout=Layout.HIERARCHICAL)
     for ledger, outcome in ((300_000, "restored"), (300_001, "held")):
         stored = [read_catalog(past.path, past, LedgerId(0, ledger))]
@@ -572,7 +572,7 @@ def test_nothing_of_an_earlier_catalog_is_dropped_where_a_bookie_is_missing(
 def test_a_catalog_alone_brings_a_lost_store_back(recovered: Recover, tmp_path: Path) -> None:
     """As a restored snapshot would: closed records byte for byte, others held, ids not given again, the instance id."""
     full = next(one for raw in records().values() if (one := ledger_metadata.decode(raw)).last_entry not in (None, -1))
-    still_open = ledger_metadata.encode(replace(full, state=md.State.OPEN, last_entry=None, length=None))
+    still_open = ledger_metadata.encode(replace(full, state=md.LedgerState.OPEN, last_entry=None, length=None))
     past = captured(tmp_path / "past", {**records(), 400_000: still_open}, INSTANCEID=b"an-instance")
     plan = recovered("plan", snapshots=(past,), inventories=(), expected=None)
     rows = rows_of(plan)

@@ -91,7 +91,7 @@ def plan_of(
 def restored(plan: Dataset, uri: str, folder: Path) -> Dataset:
     """Apply a plan to a store, and capture what is there then."""
     with open_store(uri, writable=True) as opened:
-        options = engine.Options(plan_hash=plan.manifest["hash"], accept_unfrozen=True)
+        options = engine.ApplyOptions(plan_hash=plan.manifest["hash"], accept_unfrozen=True)
         done = engine.apply(
             lambda: plan.batches("actions"), opened.store, opened.root, folder / "journal", options, now=now
         )

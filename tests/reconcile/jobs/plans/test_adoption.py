@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import PlanError
 from reconcile.jobs.plans.adoption import append_adopted, name_topic
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import read_plan_manifest
-from reconcile.plan.plan_reader import demand_whole
+from reconcile.plan.plan_reader import require_whole
 from reconcile.write import undo
 from recovery.codecs.managed_ledger import Cursor, Listed, ManagedLedger, append_ledgers, decode
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId
 from tests.reconcile.jobs.make_plan.upper_layers.test_subtree_writes import make_plan, request_of, take, write
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger
 
 pytestmark = pytest.mark.long
@@ -85,7 +85,7 @@ def test_a_topic_gets_what_it_adopts_and_the_end_of_its_last_ledger(plan: Datase
     assert decode(records[f"{TOP}/new"]) == ManagedLedger((Listed(7, 4, 400),))
     made = edit_plan(plan, Edits(adopt=adopted, nodes=nodes), tmp_path / "edited")
     edited = open_dataset(tmp_path / "edited", "plan")
-    demand_whole(edited)
+    require_whole(edited)
     assert made.hash != plan.manifest["hash"]
     assert any("appended to persistent://public/default/events" in edit for edit in made.binding.edits)
     before, after = ({row["key"]: row["value"] for row in p.read("actions").to_pylist()} for p in (plan, edited))
@@ -122,7 +122,7 @@ def edit(plan: Dataset, folder: Path, edits: Edits) -> Dataset:
     """Edit a plan, and see that it is whole."""
     edit_plan(plan, edits, folder)
     edited = open_dataset(folder, "plan")
-    demand_whole(edited)
+    require_whole(edited)
     return edited
 
 

@@ -14,7 +14,7 @@ from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, layout_bytes, ledger_key, places
 from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.command import Done, run
 from tests.support.etcd_server import EtcdServer
 from tests.support.findings import said
@@ -24,7 +24,9 @@ pytestmark = pytest.mark.real
 
 ROOTS = itertools.count()
 PAIR = ("bk1:3181", "bk2:3181")
-RECORD = LedgerMetadata(3, 2, 2, 2, State.CLOSED, 9, 100, (Segment(0, PAIR),), Digest.CRC32C, b"pw", 1_700_000_000_000)
+RECORD = LedgerMetadata(
+    3, 2, 2, 2, LedgerState.CLOSED, 9, 100, (Segment(0, PAIR),), Digest.CRC32C, b"pw", 1_700_000_000_000
+)
 IDS = [LedgerId(0, 1), LedgerId(0, 1 << 40), LedgerId(7, 1), LedgerId(-1, (1 << 62) + 5)]
 """Of scope 0, beyond ten digits, and of other scopes: UUIDs in etcd, the tree of scopes in ZooKeeper."""
 

@@ -10,7 +10,7 @@ from recovery.backup.chain import open_backup
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, places
 from recovery.dataset import open_dataset
-from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.reconcile.jobs.backup.test_follow_etcd import Cluster, following
 from tests.simulation.bookie_dir import make_bookie
 from tests.support.command import run
@@ -22,7 +22,9 @@ pytestmark = pytest.mark.real
 BOOKIE = "b1:3181"
 INSTANCE = "0a1b2c3d-0000-4000-8000-000000000001"
 OTHER = "0a1b2c3d-0000-4000-8000-000000000002"
-RECORD = LedgerMetadata(3, 1, 1, 1, State.CLOSED, 2, 30, (Segment(0, (BOOKIE,)),), Digest.CRC32C, b"", creator_token=0)
+RECORD = LedgerMetadata(
+    3, 1, 1, 1, LedgerState.CLOSED, 2, 30, (Segment(0, (BOOKIE,)),), Digest.CRC32C, b"", creator_token=0
+)
 WHOLE, LACKING, YOUNG, REPAIRED = range(10, 14)
 """Ledgers whose copy is whole; whose copy lacks an entry; made, or changed, after the bookie was collected."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from backends.protocols import Write
 from backends.registry import open_store
-from reconcile.check.scrutiny.judge import Judgement, judge_range
+from reconcile.check.scrutiny.judge import LookJudgement, judge_range
 from reconcile.jobs.scrutiny import range_task
 from reconcile.jobs.scrutiny import scrutinize as job
 from recovery.codecs.keys import mark_keys
@@ -86,7 +86,7 @@ def test_a_ledger_that_gets_lost_on_the_way_makes_the_run_invalid(
     looks = write_looks(tmp_path / "looks", LEDGERS)
     judge = judge_range
 
-    def forget(*tables: Any, **how: Any) -> Judgement:
+    def forget(*tables: Any, **how: Any) -> LookJudgement:
         judged = judge(*tables, **how)
         return replace(judged, verdicts=judged.verdicts.slice(1), suspect=judged.suspect[1:])
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from backends.bookie.client import Options
+from backends.bookie.client import BookieOptions
 from reconcile.check.scrutiny.judge import Demands
-from reconcile.jobs.context import Wire
+from reconcile.jobs.context import WireOptions
 from reconcile.jobs.scrutiny.request import SampleReads, ScrutinyRequest
 from reconcile.jobs.scrutiny.sampled_look import find_sampling, note_rotations, read_missing
 from reconcile.jobs.scrutiny.scrutinize import scrutinize
@@ -227,7 +227,8 @@ def test_a_bookie_that_comes_back_is_read_from_whatever_it_turns_out_to_be(tmp_p
             capture(source, "/ledgers", None, out, clock=lambda: AT)
         request = replace(
             make_request((1, 1), 1),
-            uri=str(tmp_path / "catalog"), out=tmp_path / "run", wire=Wire(Options(deadline_s=2.0, patience_s=0.1), {}),
+            uri=str(tmp_path / "catalog"), out=tmp_path / "run",
+            wire=WireOptions(BookieOptions(deadline_s=2.0, patience_s=0.1), {}),
             recheck_after_s=60.0,
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ import pytest
 
 from recovery.codecs import ledger_metadata
 from recovery.dataset import open_dataset
-from recovery.model.metadata import LedgerMetadata, Segment, State
+from recovery.model.metadata import LedgerMetadata, LedgerState, Segment
 from tests.support.cluster import Bookie, Cluster, encoded
 from tests.support.command import Done, run
 from tests.support.findings import said
@@ -63,7 +63,7 @@ def test_a_record_that_went_back_is_told_by_the_run_before(
     back, onward = there.write((3, 3, 2), 5), there.write((3, 3, 2), 5, close=False)
     scrutinize(capsys, there, tmp_path / "first")
     record = there.record(back)
-    there.edit(back, state=State.IN_RECOVERY, last_entry=None, length=None)
+    there.edit(back, state=LedgerState.IN_RECOVERY, last_entry=None, length=None)
     there.cluster("close", ledger=onward)
     done, found = scrutinize(capsys, there, tmp_path / "second", "--since", tmp_path / "first")
     there.edit(back, state=record.state, last_entry=record.last_entry, length=record.length)
@@ -98,7 +98,7 @@ def test_a_fenced_ledger_whose_record_is_open_is_a_recovery_that_stands_still(
     fenced = there.write((4, 4, 4), 5, close=False)
     there.cluster("recover", ledger=fenced, digest="CRC32C", password=encoded(b"pw"))
     closed = there.record(fenced)
-    there.edit(fenced, state=State.OPEN, last_entry=None, length=None)
+    there.edit(fenced, state=LedgerState.OPEN, last_entry=None, length=None)
     inventory = collect(capsys, there, there.bookies[1], tmp_path / "bk1")
     options = ("--wire", "--inventory", inventory)
     _, found = scrutinize(capsys, there, tmp_path / "young", *options)

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 
 from recovery.dataset import REPORT, Dataset, open_dataset
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerState
 from tests.support.cluster import Cluster
 from tests.support.command import PROGRAM, Done, run
 from tests.support.findings import said
@@ -73,7 +73,7 @@ def harmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harmed]:
             ledger = made[name]
             there.rename(ledger, there.members(ledger)[0], there.stranger(ledger))
         there.edit(made["beyond"], last_entry=4, length=100)
-        there.edit(made["recovering"], state=State.IN_RECOVERY, last_entry=None, length=None)
+        there.edit(made["recovering"], state=LedgerState.IN_RECOVERY, last_entry=None, length=None)
         there.put({there.key(made["unparsable"]): b"BookieMetadataFormatVersion\t9\nx"})
         now = int(time.time() * 1000)
         there.mark(made["marked"], "bk0:3181", now)

@@ -8,11 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.check.scrutiny.vanished import BKMETA, HISTORY, OWNER, VANISHED, Vanished
 from reconcile.deletes.own_root import make_own_root, open_log
-from reconcile.deletes.packed import Decision
+from reconcile.deletes.packed import PackedDecision
 from reconcile.jobs.scrutiny import vanished_records
 from reconcile.references import References
 from recovery.capture import live
@@ -24,6 +23,7 @@ from tests.reconcile.deletes.test_own_root import clock
 from tests.reconcile.deletes.test_tombstones import ask, make_purged
 from tests.support.deletes import Ledger, fill_store
 from tests.support.inventories import fill_row
+from tests.support.memory_store import MemoryStore
 
 ROOT = "/ledgers"
 LEDGERS = tuple(Ledger(LedgerId(0, number)) for number in range(4))
@@ -80,7 +80,7 @@ def test_what_explains_a_record_that_is_gone(tmp_path: Path) -> None:
     }
     with open_log(tmp_path, store, ROOT, clock) as log:
         own = make_own_root(store, ROOT, log)
-        own.tombstones.change(list(stones), lambda n, *_: Decision(stones[n]), log, rows=1)
+        own.tombstones.change(list(stones), lambda n, *_: PackedDecision(stones[n]), log, rows=1)
     gone = pa.Table.from_pylist(
         [{"bucket": 0, "scope": 0, "ledger": n, "deleted_txn": 5 if n == by_history else None} for n in range(6)],
         schema=VANISHED,

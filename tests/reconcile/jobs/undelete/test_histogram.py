@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.jobs.undelete.histogram import Bar, SessionDeletes, count_sessions, draw_bars
+from reconcile.jobs.undelete.histogram import DeletesBar, SessionDeletes, count_sessions, draw_bars
 
 SECOND_MS = 1_000
 HOUR_MS = 3_600 * SECOND_MS
@@ -12,7 +12,7 @@ BEGUN_MS = 1_767_225_600_000
 """2026-01-01T00:00Z."""
 
 
-def draw(*at_ms: int | None, chosen: int = 0) -> tuple[Bar, ...]:
+def draw(*at_ms: int | None, chosen: int = 0) -> tuple[DeletesBar, ...]:
     """Return the bars of some deletes, of which so many, from the last, are inside the window."""
     mask = np.arange(len(at_ms)) >= len(at_ms) - chosen
     return draw_bars(pa.chunked_array([pa.array(at_ms, pa.int64())]), mask)
@@ -21,7 +21,7 @@ def draw(*at_ms: int | None, chosen: int = 0) -> tuple[Bar, ...]:
 def test_a_mistake_of_seconds_is_drawn_in_seconds() -> None:
     """Spans begin at whole seconds, and those without a delete are left out."""
     bars = draw(BEGUN_MS, BEGUN_MS + 5, BEGUN_MS + 20 * SECOND_MS, chosen=1)
-    assert bars == (Bar(BEGUN_MS, SECOND_MS, 2, 0), Bar(BEGUN_MS + 20 * SECOND_MS, SECOND_MS, 1, 1))
+    assert bars == (DeletesBar(BEGUN_MS, SECOND_MS, 2, 0), DeletesBar(BEGUN_MS + 20 * SECOND_MS, SECOND_MS, 1, 1))
 
 
 @pytest.mark.parametrize(("count", "width"), [(24, SECOND_MS), (25, 10 * SECOND_MS)])
@@ -41,7 +41,7 @@ def test_weeks_of_retention_are_drawn_in_the_widest_spans() -> None:
 def test_deletes_without_times_are_not_drawn() -> None:
     """As of etcd; those that have one are."""
     assert draw(None, None) == ()
-    assert draw(None, BEGUN_MS, chosen=2) == (Bar(BEGUN_MS, SECOND_MS, 1, 1),)
+    assert draw(None, BEGUN_MS, chosen=2) == (DeletesBar(BEGUN_MS, SECOND_MS, 1, 1),)
 
 
 def test_sessions_are_listed_by_what_they_deleted() -> None:

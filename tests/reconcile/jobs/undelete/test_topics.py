@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.jobs.undelete import topics
-from reconcile.jobs.undelete.history import HistorySource
+from reconcile.jobs.undelete.history import OpenHistory
 from reconcile.plan import plan_reader
 from recovery.codecs._pb.managed_ledger_pb2 import SchemaLocator
 from recovery.codecs.managed_ledger import encode_cursor
@@ -19,6 +18,7 @@ from recovery.dataset import open_dataset
 from recovery.errors import InputError
 from tests.reconcile.test_references_pulsar import topic as make_topic
 from tests.support.command import run
+from tests.support.memory_store import MemoryStore
 from tests.support.paths import DATA
 from tests.support.scannable_store import ScannableMemory
 
@@ -101,7 +101,7 @@ class Clock:
 
 def read(source: ScannableMemory, pattern: str) -> topics.EarlierNodes:
     """Return the nodes of topics in a store's history."""
-    given = HistorySource("memory://", source, "/ledgers", Layout.HIERARCHICAL, source.point())
+    given = OpenHistory("memory://", source, "/ledgers", Layout.HIERARCHICAL, source.point())
     return topics.read_nodes([given], topics.make_match(topics.parse_pattern(pattern)))
 
 

@@ -18,7 +18,7 @@ from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.command import Done, environment, run
 from tests.support.inventories import write_inventory
 from tests.support.scannable_store import ScannableMemory
@@ -28,7 +28,7 @@ MINUTE_MS = 60_000
 BEGUN_MS = 1_767_225_600_000
 """2026-01-01T00:00Z."""
 RECORD = LedgerMetadata(
-    3, 3, 2, 2, State.CLOSED, 9, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b"pw", 1_700_000_000_000
+    3, 3, 2, 2, LedgerState.CLOSED, 9, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b"pw", 1_700_000_000_000
 )
 Undelete = Callable[..., Done]
 
@@ -115,7 +115,7 @@ def test_a_session_in_its_window_comes_back_and_nothing_else(
     """Of a broker's session only what it deleted inside the window; its other deletes are drawn beside them."""
     cluster.create(*range(1, 9))
     cluster.create(9, last_entry=NO_ENTRY)
-    cluster.create(10, state=State.OPEN, last_entry=None)
+    cluster.create(10, state=LedgerState.OPEN, last_entry=None)
     cluster.delete(1, 2, session=7, minute=0)
     cluster.delete(3, 4, 9, session=7, minute=50)
     cluster.delete(5, session=8, minute=51)
@@ -155,7 +155,7 @@ def test_a_session_without_a_window_is_drawn_and_makes_no_plan(
 def test_what_does_not_come_back_is_named_with_its_reason(cluster: Cluster, undelete: Undelete, tmp_path: Path) -> None:
     """Reused ids, holds, bytes that nobody can read, what no history knows; the others come back."""
     cluster.create(1, 2, 3, 6)
-    cluster.create(4, custom=((HOLD_MARK, b"limbo"),), state=State.IN_RECOVERY, last_entry=None)
+    cluster.create(4, custom=((HOLD_MARK, b"limbo"),), state=LedgerState.IN_RECOVERY, last_entry=None)
     cluster.source.put(key_of(5), b"no record")
     cluster.delete(*range(1, 7), session=7, minute=1)
     cluster.create(1, custom=(("another", b"ledger"),))
@@ -185,7 +185,7 @@ def test_a_history_with_a_gap_is_said_to_have_one(cluster: Cluster, undelete: Un
 def test_a_copy_gives_closed_ledgers_alone(cluster: Cluster, undelete: Undelete, tmp_path: Path) -> None:
     """Of what only a copy has, the newest copy's record counts; what it has open is named, and stays deleted."""
     cluster.create(1, 2)
-    cluster.create(3, state=State.OPEN, last_entry=None)
+    cluster.create(3, state=LedgerState.OPEN, last_entry=None)
     older = cluster.capture("older", with_history=False)
     moved = (Segment(0, ("b1", "b2", "b4")),)
     cluster.source.put(key_of(2), encode(2, segments=moved))

@@ -15,7 +15,7 @@ from reconcile.stores import open_store
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout, ledger_key
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
+from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, LedgerState, Segment
 from tests.simulation.bookie_dir import make_bookie
 from tests.support import deletes
 from tests.support.command import run
@@ -31,7 +31,7 @@ BASE = LedgerMetadata(
     3,
     2,
     2,
-    State.CLOSED,
+    LedgerState.CLOSED,
     9,
     90,
     (Segment(0, ("b1:3181", "b2:3181", "b3:3181")),),
@@ -56,9 +56,9 @@ def make_records() -> dict[int, bytes]:
         if number % 50 == 7:
             record = replace(record, last_entry=NO_ENTRY, length=0)
         elif number % 10 == 3:
-            record = replace(record, last_entry=None, length=None, state=State.OPEN)
+            record = replace(record, last_entry=None, length=None, state=LedgerState.OPEN)
         elif number % 25 == 9:
-            record = replace(record, last_entry=None, length=None, state=State.IN_RECOVERY)
+            record = replace(record, last_entry=None, length=None, state=LedgerState.IN_RECOVERY)
         records[number] = ledger_metadata.encode(record)
     return records
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from backends.errors import OutcomeUnknownError, UnavailableError
-from backends.memory import MemoryStore
 from backends.protocols import AccessControl, Acl, ControlledStore, Write
 from backends.registry import ReadOnlyControlledStore, ReadOnlyStore
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.write import audit_journal, guards
-from reconcile.write.apply import Options, apply
+from reconcile.write.apply import ApplyOptions, apply
 from reconcile.write.freezing import freeze, freeze_state
 from reconcile.write.journal_events import FreezeHistory
 from recovery.codecs.store import Layout, layout_bytes
 from recovery.errors import InputError
 from tests.support.failing_stores import CrashError, Fault, FaultyStore
+from tests.support.memory_store import MemoryStore
 from tests.support.plans import action, plan_of
 
 ROOT = "/ledgers"
@@ -61,7 +61,7 @@ def _cluster() -> MemoryStore:
 def _freeze(store: ControlledStore, folder: Path, confirmed: str | None = None, *, deletes_only: bool = False) -> str:
     """Freeze as the command does: proposed under the lock, and the rest of a broken-off run gone on with."""
     past = FreezeHistory()
-    with audit_journal.Journal.open(
+    with audit_journal.AuditJournal.open(
         folder, freeze.make_binding(ROOT), resume=True, now=_now, replay=past.replay
     ) as journal:
         proposal = freeze.propose_freeze(store, ROOT, OURS, past, deletes_only=deletes_only)
@@ -74,7 +74,7 @@ def _freeze(store: ControlledStore, folder: Path, confirmed: str | None = None, 
 
 def _thaw(store: ControlledStore, folder: Path, confirmed: str | None = None) -> str:
     past = FreezeHistory()
-    with audit_journal.Journal.open(
+    with audit_journal.AuditJournal.open(
         folder, freeze.make_binding(ROOT), resume=True, now=_now, replay=past.replay
     ) as journal:
         proposal = freeze.propose_thaw(store, ROOT, past)
@@ -110,7 +110,7 @@ def test_the_changes_of_a_freeze(tmp_path: Path) -> None:
     )
     _freeze(store, tmp_path)
     assert freeze_state.read_freeze_state(store, ROOT) == freeze_state.FreezeState(
-        freeze_state.State.FROZEN, identity=OURS, replication_disabled=True
+        freeze_state.FreezeExtent.FROZEN, identity=OURS, replication_disabled=True
     )
     rights = _rights(store)
     changed = {change.key for change in proposal.changes}
@@ -135,13 +135,13 @@ def test_the_changes_of_a_freeze_of_deletes_only(tmp_path: Path) -> None:
     )
     _freeze(store, tmp_path, deletes_only=True)
     state = freeze_state.read_freeze_state(store, ROOT)
-    assert (state.state, state.frozen, state.identity) == (freeze_state.State.DELETES, True, OURS)
+    assert (state.state, state.frozen, state.identity) == (freeze_state.FreezeExtent.DELETES, True, OURS)
     assert [freeze_state.choose_kept_acl(store, ROOT, key, OPEN) for key in ("/idgen", "/000")] == [
         OPEN,
         f"world:anyone:cdwa,{OURS}:cdrwa",
     ]
     _freeze(store, tmp_path)
-    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.FROZEN
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.FreezeExtent.FROZEN
     # What is closed already stays so.
     assert freeze.propose_freeze(store, ROOT, OURS, deletes_only=True).is_empty
     _thaw(store, tmp_path)
@@ -154,7 +154,7 @@ def test_in_a_flat_root_clients_go_on_where_only_deletes_are_frozen(tmp_path: Pa
     store = MemoryStore()
     store.write([Write(f"{ROOT}/LAYOUT", layout_bytes(Layout.FLAT)), Write(f"{ROOT}/L0000000007", b"record")])
     past = FreezeHistory()
-    with audit_journal.Journal.open(
+    with audit_journal.AuditJournal.open(
         tmp_path, freeze.make_binding(ROOT), resume=True, now=_now, replay=past.replay
     ) as journal:
         proposal = freeze.propose_freeze(store, ROOT, OURS, past, layout=Layout.FLAT, deletes_only=True)
@@ -163,7 +163,7 @@ def test_in_a_flat_root_clients_go_on_where_only_deletes_are_frozen(tmp_path: Pa
         freeze.AclChange("/underreplication/locks", None, f"world:anyone:dra,{OURS}:cdrwa"),
         freeze.AclChange("/", OPEN, f"world:anyone:cdwa,{OURS}:cdrwa"),
     )
-    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.DELETES
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.FreezeExtent.DELETES
 
 
 def test_a_secured_root_stays_as_it_is_where_only_deletes_are_frozen(tmp_path: Path) -> None:
@@ -175,9 +175,11 @@ def test_a_secured_root_stays_as_it_is_where_only_deletes_are_frozen(tmp_path: P
     for key in (ROOT, f"{ROOT}/available", f"{ROOT}/idgen"):
         store.set_acl(key, theirs, expected=0)
     _freeze(store, tmp_path, deletes_only=True)
-    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.DELETES
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.FreezeExtent.DELETES
     assert _rights(store)[ROOT] == theirs
-    records = [r for r in audit_journal.scan(tmp_path / audit_journal.JOURNAL) if isinstance(r, audit_journal.Record)]
+    records = [
+        r for r in audit_journal.scan(tmp_path / audit_journal.JOURNAL) if isinstance(r, audit_journal.JournalLine)
+    ]
     touched = [record.fields["key"] for record in records if record.fields.get("op") == "touch"]
     assert touched == ["/00", "/000"]
 
@@ -195,7 +197,7 @@ def test_replication_is_disabled_before_anything_else(tmp_path: Path) -> None:
     records = [
         r
         for r in audit_journal.scan(tmp_path / audit_journal.JOURNAL)
-        if isinstance(r, audit_journal.Record) and r.event == "intent"
+        if isinstance(r, audit_journal.JournalLine) and r.event == "intent"
     ]
     assert [(r.fields["op"], r.fields["key"]) for r in records] == [
         ("disable", "/underreplication/disable"),
@@ -337,7 +339,7 @@ def test_rights_that_changed_meanwhile_stop_the_run(tmp_path: Path) -> None:
     proposal = freeze.propose_freeze(store, ROOT, OURS)
     store.set_acl(f"{ROOT}/idgen", "world:anyone:cr", expected=0)
     with (
-        audit_journal.Journal.open(
+        audit_journal.AuditJournal.open(
             tmp_path, freeze.make_binding(ROOT), resume=True, now=_now, replay=lambda _record: None
         ) as journal,
         pytest.raises(PartlyAppliedError, match="/ledgers/idgen"),
@@ -346,7 +348,7 @@ def test_rights_that_changed_meanwhile_stop_the_run(tmp_path: Path) -> None:
     assert _rights(store)[f"{ROOT}/idgen"] == "world:anyone:cr"
     assert _rights(store)[ROOT] == OPEN
     # What is closed so far keeps bookies from listing, and clients go on.
-    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.DELETES
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.FreezeExtent.DELETES
 
 
 def test_a_node_that_was_made_meanwhile_stops_the_run(tmp_path: Path) -> None:
@@ -357,14 +359,14 @@ def test_a_node_that_was_made_meanwhile_stops_the_run(tmp_path: Path) -> None:
     store.write([Write(made, b"")])
     store.set_acl(made, "world:anyone:crd", expected=0)
     with (
-        audit_journal.Journal.open(
+        audit_journal.AuditJournal.open(
             tmp_path, freeze.make_binding(ROOT), resume=True, now=_now, replay=lambda _record: None
         ) as journal,
         pytest.raises(PartlyAppliedError, match="made meanwhile, with world:anyone:crd"),
     ):
         freeze.carry_out(proposal, store, journal)
     assert _rights(store)[made] == "world:anyone:crd"
-    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.PARTLY
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.FreezeExtent.PARTLY
 
 
 def test_a_frozen_root_may_be_applied_to_while_bookies_run(tmp_path: Path) -> None:
@@ -375,7 +377,7 @@ def test_a_frozen_root_may_be_applied_to_while_bookies_run(tmp_path: Path) -> No
 
     def write(journal: str) -> int:
         plan = [plan_of(rows)]
-        return apply(lambda: plan, store, ROOT, tmp_path / journal, Options("hash"), now=_now).exit_code
+        return apply(lambda: plan, store, ROOT, tmp_path / journal, ApplyOptions("hash"), now=_now).exit_code
 
     with pytest.raises(GuardRefusedError, match="1 bookie is running"):
         write("before")
@@ -447,21 +449,21 @@ def test_a_flat_root_is_closed_itself(tmp_path: Path) -> None:
     store.write([Write(ROOT + key, value) for key, value in nodes.items()])
     before = _rights(store)
     past = FreezeHistory()
-    with audit_journal.Journal.open(
+    with audit_journal.AuditJournal.open(
         tmp_path, freeze.make_binding(ROOT), resume=True, now=_now, replay=past.replay
     ) as journal:
         proposal = freeze.propose_freeze(store, ROOT, OURS, past, layout=Layout.FLAT)
         assert [change.key for change in proposal.changes] == ["/underreplication/locks", "/idgen", "/"]
         freeze.carry_out(proposal, store, journal)
     assert freeze_state.read_freeze_state(store, ROOT) == freeze_state.FreezeState(
-        freeze_state.State.FROZEN, identity=OURS, replication_disabled=True
+        freeze_state.FreezeExtent.FROZEN, identity=OURS, replication_disabled=True
     )
     assert _rights(store)[ROOT] == f"world:anyone:a,{OURS}:cdrwa"
     assert not {f"{ROOT}/00", f"{ROOT}/000"} & set(store.dump())
     held = store.get_acl(ROOT)
     assert held is not None
     store.set_acl(ROOT, f"world:anyone:ra,{OURS}:cdrwa", expected=held.version)
-    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.PARTLY
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.FreezeExtent.PARTLY
     store.set_acl(ROOT, held.text, expected=held.version + 1)
     again = freeze.read_history(tmp_path, ROOT)
     assert again is not None
@@ -477,7 +479,7 @@ def test_the_only_one_who_registers_bookies_is_the_bookies(tmp_path: Path) -> No
         store.set_acl(key, f"{OURS}:cdrwa,world:anyone:r", expected=0)
     _freeze(store, tmp_path)
     state = freeze_state.read_freeze_state(store, ROOT)
-    assert (state.state, state.open) == (freeze_state.State.UNKNOWN, ())
+    assert (state.state, state.open) == (freeze_state.FreezeExtent.UNKNOWN, ())
     assert "register a bookie" in state.unknown[0]
 
 
@@ -603,25 +605,25 @@ def test_the_layout_is_known_before_anything_is_frozen(
         store.write([Write(f"{ROOT}/LAYOUT", stored)])
     if layout is None:
         with pytest.raises(InputError):
-            guards.demand_layout(store, ROOT, named)
+            guards.require_layout(store, ROOT, named)
     else:
-        assert guards.demand_layout(store, ROOT, named) is layout
+        assert guards.require_layout(store, ROOT, named) is layout
 
 
 def test_a_damaged_layout_does_not_keep_from_freezing() -> None:
     """Where LAYOUT cannot be read, or is gone, what the URI names is believed."""
     store = MemoryStore()
-    assert guards.demand_layout(store, ROOT, Layout.HIERARCHICAL) is Layout.HIERARCHICAL
+    assert guards.require_layout(store, ROOT, Layout.HIERARCHICAL) is Layout.HIERARCHICAL
     store.write([Write(f"{ROOT}/LAYOUT", b"nonsense")])
-    assert guards.demand_layout(store, ROOT, Layout.LONGHIERARCHICAL) is Layout.LONGHIERARCHICAL
+    assert guards.require_layout(store, ROOT, Layout.LONGHIERARCHICAL) is Layout.LONGHIERARCHICAL
 
 
 def test_a_store_without_rights_is_never_frozen() -> None:
     """What has no rights, or does not show them, is not counted on."""
     store = _cluster()
     state = freeze_state.read_freeze_state(ReadOnlyStore(store), ROOT)
-    assert (state.state, state.frozen) == (freeze_state.State.UNKNOWN, False)
-    assert freeze_state.read_freeze_state(MemoryStore(), ROOT).state is freeze_state.State.THAWED
+    assert (state.state, state.frozen) == (freeze_state.FreezeExtent.UNKNOWN, False)
+    assert freeze_state.read_freeze_state(MemoryStore(), ROOT).state is freeze_state.FreezeExtent.THAWED
 
 
 def test_rights_are_read_through_a_store_that_was_opened_for_reading(tmp_path: Path) -> None:
@@ -650,7 +652,7 @@ def test_the_rights_of_a_secured_cluster_are_no_freeze() -> None:
             store,
             ROOT,
             Path("unused"),
-            Options("hash"),
+            ApplyOptions("hash"),
             now=_now,
         )
 

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Acl, Write
 from reconcile.errors import GuardRefusedError
-from reconcile.write.audit_journal import JOURNAL, Journal, Record, scan
+from reconcile.write.audit_journal import JOURNAL, AuditJournal, JournalLine, scan
 from reconcile.write.freezing.freeze import (
     AclChange,
-    Proposal,
+    FreezeProposal,
     carry_out,
     is_rest,
     make_binding,
@@ -23,6 +22,7 @@ from reconcile.write.freezing.freeze_state import KEPT, close_acl, join_key
 from reconcile.write.journal_events import FREEZE, THAW, AclRow, FreezeHistory
 from recovery.codecs.store import Layout
 from tests.reconcile.write.freezing.test_freeze import OPEN, OURS, ROOT, _cluster
+from tests.support.memory_store import MemoryStore
 
 ROOT_KEY = "/"
 SHUT = f"world:anyone:a,{OURS}:cdrwa"
@@ -71,7 +71,7 @@ def test_what_a_proposal_has_to_do(
     kind: str, changes: tuple[AclChange, ...], disable: str | None, *, is_empty: bool, makes_root: bool
 ) -> None:
     """Nothing only where no rights change and replication is disabled; a root is made by a freeze alone."""
-    proposal = Proposal(kind, ROOT, 1, OURS, disable, changes)
+    proposal = FreezeProposal(kind, ROOT, 1, OURS, disable, changes)
     assert (proposal.is_empty, proposal.makes_root) == (is_empty, makes_root)
 
 
@@ -191,7 +191,7 @@ def test_a_generator_that_was_made_in_a_frozen_store_is_opened_with_it(
 def test_what_is_left_of_a_run_is_told_from_another_proposal() -> None:
     """The same kind, root and hash, no change besides those that were begun, and a run that did not end."""
     begun = FreezeHistory(kind=FREEZE, hash="abcd", changes=(_row(CLOSED), _row(MADE)), is_ended=False, root_txn=5)
-    rest = Proposal(FREEZE, ROOT, 5, OURS, None, (MADE,))
+    rest = FreezeProposal(FREEZE, ROOT, 5, OURS, None, (MADE,))
     assert is_rest(rest, begun, "abcd")
     assert is_rest(rest, begun, "ab")
     assert not is_rest(rest, begun, "b")
@@ -212,7 +212,9 @@ def test_only_a_new_run_announces_what_was_confirmed(
     """The rest of a run goes on under its own line; a root that somebody removed meanwhile has no transaction."""
     store = _cluster()
     now = datetime(2026, 1, 2, tzinfo=UTC)
-    with Journal.open(tmp_path, make_binding(ROOT), resume=False, now=lambda: now, replay=lambda _: None) as journal:
+    with AuditJournal.open(
+        tmp_path, make_binding(ROOT), resume=False, now=lambda: now, replay=lambda _: None
+    ) as journal:
         proposal = propose_freeze(store, ROOT, OURS)
         inner = store.get
         monkeypatch.setattr(store, "get", lambda key: None if key == ROOT else inner(key))
@@ -220,7 +222,7 @@ def test_only_a_new_run_announces_what_was_confirmed(
             carry_out(proposal, store, journal)
         else:
             carry_out(proposal, store, journal, resumed=resumed)
-    lines = [record for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)]
+    lines = [record for record in scan(tmp_path / JOURNAL) if isinstance(record, JournalLine)]
     assert any(record.event == FREEZE for record in lines) == (resumed is not True)
     assert [record.fields["root_txn"] for record in lines if record.event == "frozen"] == [None]
 
@@ -232,7 +234,9 @@ def test_a_root_is_made_with_all_below_it_or_not_at_all(tmp_path: Path) -> None:
     store.write([Write(ROOT, b"")])
     now = datetime(2026, 1, 2, tzinfo=UTC)
     with (
-        Journal.open(tmp_path, make_binding(ROOT), resume=False, now=lambda: now, replay=lambda _: None) as journal,
+        AuditJournal.open(
+            tmp_path, make_binding(ROOT), resume=False, now=lambda: now, replay=lambda _: None
+        ) as journal,
         pytest.raises(GuardRefusedError),
     ):
         carry_out(proposal, store, journal)

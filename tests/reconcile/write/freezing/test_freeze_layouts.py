@@ -228,7 +228,7 @@ def test_clients_go_on_while_only_deletes_are_frozen(
     there = Frozen(tmp_path, manager)
     try:
         assert confirmed(capsys, "freeze", "--metadata", there.uri, "--deletes-only") == 0
-        assert freeze_state.read_freeze_state(there.store, ROOT).state is freeze_state.State.DELETES
+        assert freeze_state.read_freeze_state(there.store, ROOT).state is freeze_state.FreezeExtent.DELETES
         first, second, third = there.ledgers
         for ledger in (first, second):
             there.cluster("delete", ledger=ledger)
@@ -241,7 +241,7 @@ def test_clients_go_on_while_only_deletes_are_frozen(
         there.put(first)
         assert [there.readable(ledger) for ledger in (first, third, *made)] == [ENTRIES] * 4
         assert thawed(capsys, there) == 0
-        assert freeze_state.read_freeze_state(there.store, ROOT).state is freeze_state.State.THAWED
+        assert freeze_state.read_freeze_state(there.store, ROOT).state is freeze_state.FreezeExtent.THAWED
         until(lambda: second not in there.on_disk(0) | there.on_disk(1), "the control is deleted")
         assert [there.on_disk(n) for n in (0, 1)] == [{first, third}] * 2
     finally:

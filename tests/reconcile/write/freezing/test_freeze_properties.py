@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.memory import MemoryStore
 from backends.protocols import Write, parse_acl
 from reconcile.errors import GuardRefusedError
 from reconcile.write import guards
 from reconcile.write.freezing import freeze, freeze_state
 from recovery.codecs.store import LOCKS, ROOT
+from tests.support.memory_store import MemoryStore
 
 OURS = "digest:tool:aGFzaGhhc2g="
 TAKEN = {"/00": "r", "/000": "r", LOCKS: "c", "/idgen": "c", "/idgen-long": "c", ROOT: "c"}
@@ -55,13 +55,13 @@ def test_closed_everywhere_is_frozen_and_less_is_not(rights: list[str], data: st
     for change in freeze.propose_freeze(store, "/ledgers", OURS).changes:
         store.set_acl(freeze_state.join_key("/ledgers", change.key), str(change.after), expected=1)
     state = freeze_state.read_freeze_state(store, "/ledgers")
-    assert (state.state, state.identity, state.open) == (freeze_state.State.FROZEN, OURS, ())
+    assert (state.state, state.identity, state.open) == (freeze_state.FreezeExtent.FROZEN, OURS, ())
     key = data.draw(st.sampled_from(sorted(TAKEN)))
     store.set_acl(freeze_state.join_key("/ledgers", key), before[key], expected=2)
     state = freeze_state.read_freeze_state(store, "/ledgers")
     # Without these bookies cannot list either, and clients go on.
     deletes = key in (ROOT, "/idgen", "/idgen-long")
-    assert state.state is (freeze_state.State.DELETES if deletes else freeze_state.State.PARTLY)
+    assert state.state is (freeze_state.FreezeExtent.DELETES if deletes else freeze_state.FreezeExtent.PARTLY)
     assert [line.split()[0] for line in state.open] == [key]
 
 

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from backends.errors import AccessDeniedError, UnavailableError
-from backends.memory import MemoryStore
 from backends.protocols import Versioned, Write, parse_acl
 from reconcile.write.freezing.freeze_state import (
     KEPT,
-    Proof,
-    State,
+    FreezeExtent,
+    RefusalProof,
     choose_kept_acl,
     join_key,
     prove_refusals,
@@ -19,6 +18,7 @@ from reconcile.write.freezing.freeze_state import (
 )
 from recovery.codecs.store import Layout
 from tests.reconcile.write.freezing.test_freeze import OPEN, OURS, ROOT, _cluster, _freeze
+from tests.support.memory_store import MemoryStore
 
 MINE = "digest:somebody:else:cdrwa,world:anyone:rc"
 
@@ -65,7 +65,7 @@ def test_what_may_not_be_read_is_not_taken_for_closed_or_open(tmp_path: Path, mo
 
     monkeypatch.setattr(store, "get_acl", hidden)
     state = read_freeze_state(store, ROOT)
-    assert (state.state, state.open) == (State.UNKNOWN, ())
+    assert (state.state, state.open) == (FreezeExtent.UNKNOWN, ())
 
 
 def test_where_nobody_may_register_it_is_nobody_in_particular(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ def test_where_nobody_may_register_it_is_nobody_in_particular(tmp_path: Path) ->
     rights = store.get_acl(available)
     assert rights is not None
     store.set_acl(available, "world:anyone:r", expected=rights.version)
-    assert read_freeze_state(store, ROOT).state is State.FROZEN
+    assert read_freeze_state(store, ROOT).state is FreezeExtent.FROZEN
     store.set_acl(available, f"{OURS}:cdrwa", expected=rights.version + 1)
-    assert read_freeze_state(store, ROOT).state is State.UNKNOWN
+    assert read_freeze_state(store, ROOT).state is FreezeExtent.UNKNOWN
 
 
 TAKEN = ("/00", "/000", "/underreplication/locks", "/idgen", "/idgen-long", "")
@@ -97,13 +97,13 @@ def made(rights: str, keys: tuple[str, ...] = TAKEN) -> MemoryStore:
 @pytest.mark.parametrize(
     ("rights", "state", "identity"),
     [
-        (f"{OURS}:cdrwa,world:anyone:a", State.FROZEN, OURS),
-        (f"{OURS}:cdrwa,{OTHER}:cdrwa", State.PARTLY, None),
-        (f"{OURS}:cdrwa,world:anyone:cdrwa", State.THAWED, None),
-        ("world:anyone:wa", State.FROZEN, None),
+        (f"{OURS}:cdrwa,world:anyone:a", FreezeExtent.FROZEN, OURS),
+        (f"{OURS}:cdrwa,{OTHER}:cdrwa", FreezeExtent.PARTLY, None),
+        (f"{OURS}:cdrwa,world:anyone:cdrwa", FreezeExtent.THAWED, None),
+        ("world:anyone:wa", FreezeExtent.FROZEN, None),
     ],
 )
-def test_a_freeze_is_of_one_identity(rights: str, state: State, identity: str | None) -> None:
+def test_a_freeze_is_of_one_identity(rights: str, state: FreezeExtent, identity: str | None) -> None:
     """One that all closed nodes name; not one of two, not one beside all others, and none where nobody is left."""
     store = made(rights)
     if identity is not None:  # else nobody could read it: then the bookies are that identity
@@ -172,7 +172,9 @@ def test_what_a_stranger_is_refused_proves_a_freeze(tmp_path: Path) -> None:
         f"create below {ROOT}/idgen",
         f"create below {ROOT}",
     )
-    assert prove_refusals(Stranger(store), store, ROOT, Layout.HIERARCHICAL) == Proof(refused, (), (), starts=True)
+    assert prove_refusals(Stranger(store), store, ROOT, Layout.HIERARCHICAL) == RefusalProof(
+        refused, (), (), starts=True
+    )
     before = set(store.dump())
     for key in (f"{ROOT}/00", locks):
         rights = store.get_acl(key)

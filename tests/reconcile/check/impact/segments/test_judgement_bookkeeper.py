@@ -5,8 +5,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from reconcile.check.impact.names import State
-from reconcile.check.impact.segments.columns import NO_END, Segments, Shape
+from reconcile.check.impact.names import CopyHealth
+from reconcile.check.impact.segments.columns import NO_END, SegmentColumns, Shape
 from reconcile.check.impact.segments.judgement import judge
 from tests.support import impact_judge, jars
 
@@ -21,11 +21,11 @@ def lines() -> list[list[str]]:
     return [line.split() for line in done.stdout.splitlines()]
 
 
-def make_open(shape: Shape) -> Segments:
+def make_open(shape: Shape) -> SegmentColumns:
     """One segment that may grow, of bookies 0 to E - 1."""
     zero = np.zeros(1, np.int64)
     yes = np.ones(1, np.bool_)
-    return Segments(
+    return SegmentColumns(
         shape, zero, zero, zero, zero + NO_END, np.arange(shape.ensemble, dtype=np.int32)[:, None], yes, yes
     )
 
@@ -40,8 +40,8 @@ def test_entries_stand_where_bookkeeper_puts_them(lines: list[list[str]]) -> Non
         assert impact_judge.place(entry, (size, write, ack)) == wanted
         segment = make_open(Shape(size, write, ack))
         for only in range(size):
-            states = np.full((size, 1), State.DOWN, np.int8)
-            states[only] = State.READ_WRITE
+            states = np.full((size, 1), CopyHealth.DOWN, np.int8)
+            states[only] = CopyHealth.READ_WRITE
             copies = judge(segment, segment.find_residues(), states).copies[entry % size, 0]
             assert copies == (only in wanted)
 
@@ -55,6 +55,6 @@ def test_a_recovery_needs_what_bookkeeper_asks_for(lines: list[list[str]]) -> No
         answering = [not silent >> position & 1 for position in range(size)]
         assert impact_judge.is_covered(answering, (size, write, ack)) == (covered == "true")
         segment = make_open(Shape(size, write, ack))
-        states = np.where(answering, State.READ_WRITE, State.DOWN).astype(np.int8)[:, None]
+        states = np.where(answering, CopyHealth.READ_WRITE, CopyHealth.DOWN).astype(np.int8)[:, None]
         uncovered = judge(segment, segment.find_residues(), states).uncovered[0]
         assert (uncovered == 0) == (covered == "true")

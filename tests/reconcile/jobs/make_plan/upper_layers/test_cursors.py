@@ -5,7 +5,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.findings.categories import Category
 from reconcile.jobs.make_plan.upper_layers.cursors import find_beyond
@@ -15,6 +14,7 @@ from recovery.dataset import Dataset, write_part
 from recovery.manifest import Part
 from recovery.model import tables
 from tests.reconcile.jobs.make_plan.upper_layers.test_subtree_writes import take
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger
 
 TOP = "/managed-ledgers/public/default/persistent"

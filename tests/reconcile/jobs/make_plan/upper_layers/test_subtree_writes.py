@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.compare.evidence import sort_newest_first
 from reconcile.jobs.make_plan.request import PlanRequest
@@ -20,7 +19,7 @@ from reconcile.plan.actions import Passwords
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import PlanBinding, PlanCounts, PlanManifest, SubtreeCounts, write_plan_manifest
 from reconcile.plan.plan_hash import Hashes, ledger_hashes
-from reconcile.plan.plan_reader import demand_whole, overview
+from reconcile.plan.plan_reader import overview, require_whole
 from reconcile.plan.views.differences import compare_plans
 from reconcile.plan.views.topics import list_topics_back
 from reconcile.plan.waves import parse_waves, split_plan
@@ -34,6 +33,7 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare, writ
 from recovery.errors import InputError
 from recovery.model import tables
 from tests.support.failing_stores import CrashError
+from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger
 from tests.support.scannable_store import ScannableMemory
 
@@ -128,13 +128,13 @@ def make_plan(
     manifest = PlanManifest(binding, counts=counts, subtrees=written.counts, candidates=candidates.counts)
     write_plan_manifest(folder, manifest, parts, Hashes(written.hashes, ledger_hashes(rows)))
     plan = open_dataset(folder, "plan")
-    demand_whole(plan)
+    require_whole(plan)
     return plan
 
 
 def write(plan: Dataset, store: MemoryStore, journal: Path, outside: str = "") -> Applied:
     """Apply a plan, small transactions at a time."""
-    options = apply.Options(
+    options = apply.ApplyOptions(
         plan_hash=str(plan.manifest["hash"]), resume=journal.exists(), batch_rows=2, outside=outside
     )
     return apply.apply(lambda: plan.batches("actions"), store, "/ledgers", journal, options, now=lambda: AT)
@@ -185,7 +185,7 @@ def test_what_the_store_has_stays_until_a_person_says_so(snapshot: Dataset, tmp_
     assert store.dump()[other] == b"changed"
     edited_manifest = edit_plan(plan, Edits(replace_below=frozenset({"/admin/clusters"})), tmp_path / "edited")
     edited = open_dataset(tmp_path / "edited", "plan")
-    demand_whole(edited)
+    require_whole(edited)
     assert edited_manifest.counts.left_alone == 0
     [difference] = compare_plans(plan, edited)
     assert difference.fields[0] == ("op", "leave", "replace")
@@ -267,7 +267,7 @@ def test_a_plan_is_the_same_however_it_was_cut_and_in_waves(
     assert cut.manifest["hash"] == whole.manifest["hash"]
     split_plan(cut, parse_waves("50%,rest"), tmp_path / "waves")
     waves = open_dataset(tmp_path / "waves", "plan")
-    demand_whole(waves)
+    require_whole(waves)
     assert set(waves.read("actions")["wave"].to_pylist()) == {2}
     assert overview(waves, shown=0).waves == {2: whole.rows("actions")}
 

@@ -60,13 +60,13 @@ class MemoryStore:
     def uri(self) -> str:
         return "memory:"
 
-    def _demand_open(self) -> None:
+    def _require_open(self) -> None:
         if self._closed:
             raise UnavailableError(self.uri, "it was closed")
 
     def get(self, key: str) -> Versioned | None:
         with self._lock:
-            self._demand_open()
+            self._require_open()
             node = self._nodes.get(key)
             if node is None:
                 return None
@@ -90,13 +90,13 @@ class MemoryStore:
 
     def children(self, key: str) -> list[str] | None:
         with self._lock:
-            self._demand_open()
+            self._require_open()
             node = self._nodes.get(key)
             return None if node is None else sorted(node.children)
 
     def write(self, changes: Sequence[Write]) -> list[int]:
         with self._lock:
-            self._demand_open()
+            self._require_open()
             size = 0
             for change in changes:
                 size += len(change.key) + len(change.value or b"")
@@ -120,7 +120,7 @@ class MemoryStore:
 
     def raise_counter(self, key: str, beyond: int) -> int:
         with self._lock:
-            self._demand_open()
+            self._require_open()
             if key not in self._nodes:
                 self.write([Write(key, b"")])
             node = self._nodes[key]
@@ -129,7 +129,7 @@ class MemoryStore:
 
     def get_acl(self, key: str) -> Acl | None:
         with self._lock:
-            self._demand_open()
+            self._require_open()
             node = self._nodes.get(key)
             return None if node is None else Acl(node.acl, node.acl_version)
 
@@ -139,13 +139,13 @@ class MemoryStore:
 
     def latest_txn(self) -> int:
         with self._lock:
-            self._demand_open()
+            self._require_open()
             return self._txn
 
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
         parse_acl(acl)
         with self._lock:
-            self._demand_open()
+            self._require_open()
             node = self._nodes.get(key)
             if node is None:
                 raise VersionConflictError(key, "it is absent")
