@@ -103,7 +103,9 @@ def test_an_open_record_of_the_store_is_skipped() -> None:
     assert by_ledger[2] == by_ledger[3] != by_ledger[1]
 
 
-@pytest.mark.parametrize("newer", [(True, False, False), (False, True, True), (False, False, False)])
+@pytest.mark.parametrize(
+    "newer", [(True, False, False), (False, True, False), (False, False, True), (False, True, True), (False,) * 3]
+)
 def test_a_record_that_is_newer_than_what_was_seen_of_its_bookies_is_undecided(newer: tuple[bool, ...]) -> None:
     """One of the store's records, in their order; beside a ledger that bookies alone have. An open one is skipped."""
     part, _ = settle([row(9)], stored=catalog(CLOSED, CLOSED, OPEN))

@@ -157,6 +157,14 @@ def test_what_was_deleted_is_held_where_too_much_was() -> None:
     assert {ledger for ledger, one in collided.items() if one == ("held", str(Refusal.SCOPE_COLLISION))} == {1, 4}
 
 
+def test_the_first_id_that_a_store_gives_out_is_one_of_those_given_out_before() -> None:
+    """It is 0. The next one was not given out yet."""
+    rows = [row(0), row(1)]
+    held = [copy_row(ledger, A, [0]) | {"key": KEY} for ledger in (0, 1)]
+    found = settle(rows, held, {}, None, issued=1)
+    assert found == {0: ("held", str(Refusal.DELETED_BEFORE)), 1: ("restored", None)}
+
+
 def test_what_an_upper_layer_let_go_of_is_held_where_too_much_was() -> None:
     """Only where its history shows how; references alone, or few, change nothing here."""
     rows = [row(1), row(2), row(3)]

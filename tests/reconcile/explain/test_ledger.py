@@ -1,6 +1,7 @@
 """The parts of an explanation: reasons in words, the grid, the verdict where nothing or only one side is known."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,17 @@ def test_an_earlier_catalog_alone_is_no_present_record() -> None:
     assert found.stored is None
     assert "snapshot" in found.verdict
     assert found.timeline
+
+
+def test_a_store_knows_who_deleted_and_when_unless_it_is_said_not_to() -> None:
+    """Of ZooKeeper each change is known with its session; of etcd when it was received."""
+    key = {"bucket": LEDGER.bucket, "scope": LEDGER.scope, "ledger": LEDGER.ledger}
+    raw = ledger_metadata.encode(_record())
+    deleted = key | {"txn": 7, "at": datetime(2030, 1, 1, tzinfo=UTC), "session": 0xABC, "op": "deleted", "before": raw}
+    history = pa.Table.from_pylist([deleted], schema=tables.CATALOG_HISTORY)
+    plain = replace(_stored(None), history=history)
+    told = [" ".join(map(str, _explained([one]).timeline)) for one in (plain, replace(plain, keeps_times=False))]
+    assert ["0xabc" in text for text in told] == [True, False], told
 
 
 def test_a_row_of_a_record_is_as_a_capture_has_it() -> None:

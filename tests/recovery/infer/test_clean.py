@@ -168,3 +168,29 @@ def test_two_entries_a_segment_are_no_haste(segments: int, end: int, *, hasty: b
     none = np.zeros(0, np.int64)
     decision = HypothesisDecision(np.ones(1, np.bool_), none, np.zeros(segments, np.int64), none, none, none)
     assert decision.hasty(np.array([end])).tolist() == [hasty]
+
+
+@pytest.mark.parametrize(("size", "write"), [(2, 1), (3, 1), (3, 2), (4, 2)])
+def test_a_copy_of_another_entry_is_no_copy_of_this_one(size: int, write: int) -> None:
+    """One copy of an unharmed ledger is of another entry: as many as are due, but nothing shows that all are there.
+
+    Unless there is an ensemble for each entry, of bookies that have it.
+    """
+    entries = 5 * size
+    shares = [[e for e in range(entries) if holds(position, e, size, write)] for position in range(size)]
+    ledgers = []
+    for position, own in enumerate(shares):
+        for old, new in itertools.product(own, sorted({*range(entries)} - {*own})):
+            ledgers.append([*shares[:position], sorted({*own, new} - {old}), *shares[position + 1 :]])
+    shape = np.full(len(ledgers), size), np.full(len(ledgers), write)
+    for number in np.flatnonzero(decide(lay_out_all(*ledgers), *shape).accepted).tolist():
+        check(ledgers[number], size, write, decide_one(lay_out_all(ledgers[number]), size, write))
+
+
+@pytest.mark.parametrize(("last", "accepted", "extra"), [(8, False, 0), (9, False, 0), (10, True, 5), (11, True, 5)])
+def test_a_newcomer_ends_behind_whom_it_replaced(last: int, extra: int, *, accepted: bool) -> None:
+    """Who has no entry that the other lacks has replaced nobody, though both end at once."""
+    decision = decide_one(lay_out([*range(10)], [*range(5, last + 1)]), 1, 1)
+    assert decision.accepted.tolist() == [accepted]
+    if accepted:
+        assert (decision.first.tolist(), decision.extra.tolist()) == ([0, 5], [extra])

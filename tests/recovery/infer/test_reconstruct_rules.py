@@ -214,3 +214,27 @@ def test_a_copied_ledger_that_is_clean_has_one_ensemble() -> None:
     copied = [one | {"headers": [header(one["last"], lac=29)]} for one in striped(30)]
     found = recover(copied)
     assert (found["class"], len(found["segments"]), found["extra"]) == ("re-replicated", 1, 0)
+
+
+@pytest.mark.parametrize(("unseen", "outcome"), [(0, "restored"), (1, "restored"), (2, "restored"), (3, "guarded")])
+def test_full_copies_are_whole_beside_fewer_unseen_bookies_than_w(unseen: int, outcome: str) -> None:
+    """Of 3/3, the widest shape of a snapshot, however few of them its other shapes tolerate.
+
+    Three bookies without a trace of a ledger may have its next segment alone.
+    """
+    found = recover(full(), names=NAMES[:3], options=InferOptions(unscanned_bookies=unseen))
+    assert (found["ensemble_size"], found["write_quorum"]) == (3, 3)
+    assert (found["outcome"], found["reason"]) == (
+        (outcome, None) if outcome == "restored" else (outcome, Refusal.SOURCE_INCOMPLETE)
+    )
+
+
+@pytest.mark.parametrize("lost", [(), ("d:3181",)])
+def test_a_lost_bookie_settles_no_contradiction(lost: tuple[str, ...]) -> None:
+    """Two headers of one entry differ, whatever is gone: who wants to read the ledger all the same has to say so."""
+    rows = [*full(2), row(NAMES[2], range(20), headers=[header(19, length=777)])]
+    options = InferOptions(passwords=(simulator.PASSWORD,), lost_bookies=lost, is_doubt_accepted=True)
+    found = recover(rows, options=options)
+    assert (found["outcome"], found["reason"]) == ("guarded", Refusal.LENGTHS_DIFFER)
+    held = recover(rows, options=replace(options, is_doubt_accepted=False))
+    assert (held["outcome"], held["reason"]) == ("held", Refusal.LENGTHS_DIFFER)

@@ -131,3 +131,35 @@ def test_a_limit_leaves_out_what_costs_more_and_nothing_else(together: int, monk
         assert [path is not None for path in found] == [is_found] * len(free)
         if is_found:
             assert [path.cost for path in found if path is not None] == pytest.approx(costs)
+
+
+@pytest.mark.parametrize("shape", [(70, 2), (3, 2), (2, 2), (1, 1)])
+@pytest.mark.parametrize("low", [0, 1, 2])
+def test_what_costs_too_much_without_a_cut_is_left_out_beside_others(shape: tuple[int, int], low: int) -> None:
+    """Three ledgers of one shape, two of them held by whole bookies: the one whose limit is too low has no segments."""
+    made = [[[*range(10)]] * 2, [[*range(20)], [*range(7)], [*range(9, 20)]], [[*range(30)]] * 2]
+    held = []
+    for rows in made:
+        groups = group_entries(np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(row) for row in rows]))
+        held.append(segment_cases.Copies(np.arange(len(rows)), np.zeros(len(rows), np.bool_), groups))
+    cases = segment_cases.Cases.build(held, [9, 19, 29])
+    free = [
+        segment_cases.ShapeProblem(number, held[number], 10 * number + 9, segment_cases.TriedShape(*shape, 0.0))
+        for number in range(3)
+    ]
+    alone = [segment_costs.find_cheapest(cases, [problem])[0] for problem in free]
+    costs = [path.cost for path in alone if path is not None]
+    limits = [min(cost - 0.5, 2.0) if number == low else cost + 0.01 for number, cost in enumerate(costs)]
+    limited = [problem._replace(limit=limit) for problem, limit in zip(free, limits, strict=True)]
+    found = segment_costs.find_cheapest(cases, limited)
+    wanted = [None if number == low else cost for number, cost in enumerate(costs)]
+    assert [path and path.cost for path in found] == wanted
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 40, 300])
+def test_equal_columns_have_equal_sums(count: int) -> None:
+    """To the last bit, whatever is beside them: a history costs in a batch what it costs alone."""
+    column = np.random.default_rng(3).random((count, 1))
+    [alone] = segment_costs._sum(column).tolist()
+    assert segment_costs._sum(np.tile(column, (1, 50))).tolist() == [alone] * 50
+    assert alone == pytest.approx(math.fsum(column[:, 0].tolist()), rel=1e-12)

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from recovery.infer import facts
 from recovery.infer.facts import LedgerFacts
@@ -78,6 +79,15 @@ def test_the_shape_that_leaves_the_fewest_copies_over_is_taken() -> None:
     assert seen[1] > 10
     assert seen[2] > 3
     assert max(listed.values()) == 1
+
+
+@pytest.mark.parametrize("shapes", [[(2, 1), (4, 1)], [(4, 1), (2, 1)]])
+def test_the_shape_of_fewer_segments_is_taken(shapes: Sequence[Shape]) -> None:
+    """Four bookies with an entry each are one ensemble of four, or two of two: whichever the prior has first."""
+    found = explain_by(read([[0], [1], [2], [3]]), shapes)
+    assert shapes_of(found) == [(4, 1)]
+    assert len(found.segments.ledger) == 1
+    assert [found.shapes[number].ensemble for number in found.other_shape.tolist()] == [2]
 
 
 def test_only_ledgers_that_are_to_be_tried_are() -> None:
