@@ -87,7 +87,7 @@ WORDS: Final = {
     Relation.DELETED: "deleted, as the store's own history shows",
     Relation.GONE: "in the snapshot and on bookies, not in the store; nothing shows a deletion",
     Relation.SNAPSHOT_ONLY: "in the snapshot only; nothing shows a deletion",
-    Relation.BOOKIES_ONLY: "on bookies only: neither the store nor a snapshot has a record of it",
+    Relation.BOOKIES_ONLY: "on bookies only: no other source that was read has a record of it",
 }
 
 SHORT: Final = {

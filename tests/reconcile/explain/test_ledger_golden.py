@@ -139,7 +139,7 @@ def test_what_is_not_proved_says_why_in_words(inventories: Inventories, capsys: 
     done = run(capsys, "explain", 11, *inventories("c05"))
     assert done.code == 3
     assert done.out.startswith("ledger 11: comes back from bookies guarded, by the likeliest reading, readable")
-    assert "what may hide more: near the end entries are on no bookie" in done.out
+    assert "what may hide more: entries near the end are on no bookie" in done.out
     assert "what would settle it: " in done.out
 
 
