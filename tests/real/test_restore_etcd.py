@@ -207,12 +207,12 @@ WORKER = """
     from pathlib import Path
     import pyarrow.parquet as pq
     from backends.registry import open_store
-    from reconcile.write.apply import Options, apply
+    from reconcile.write.apply import ApplyOptions, apply
 
     uri, plan, journal = sys.argv[1:]
     table = pq.read_table(plan)
     with open_store(uri, writable=True) as opened:
-        apply(lambda: [table], opened.store, opened.root, Path(journal), Options("hash", resume=True, batch_rows=5),
+        apply(lambda: [table], opened.store, opened.root, Path(journal), ApplyOptions("hash", resume=True, batch_rows=5),
               now=lambda: datetime.now(UTC))
     """
 

@@ -102,7 +102,9 @@ def read_lines(path: Path) -> list[list[tuple[str, Any]]]:
     for line in path.read_text().splitlines():
         *pairs, _ = json.loads(line, object_pairs_hook=list)
         varying = {"prev", "by", *(["hash"] if ("event", "undo") in pairs else [])}
-        found.append([(name, value) for name, value in pairs if name not in varying])
+        # Why a write was left is a sentence, which may change.
+        plain = ((name, [number for number, _ in value] if name == "left" else value) for name, value in pairs)
+        found.append([(name, value) for name, value in plain if name not in varying])
     return found
 
 

@@ -33,14 +33,14 @@ WORKER = """
     from pathlib import Path
     from backends.zookeeper.store import ZooKeeperStore
     from reconcile.write import undo
-    from reconcile.write.apply import Options, apply
+    from reconcile.write.apply import ApplyOptions, apply
     from recovery.dataset import open_dataset
 
     what, hosts, root, folder, journal = sys.argv[1:]
     plan, store, journal = open_dataset(folder, "plan"), ZooKeeperStore(hosts), Path(journal)
     now = lambda: datetime.now(UTC)
     if what == "apply":
-        options = Options(plan.manifest["hash"], resume=True, batch_rows=5)
+        options = ApplyOptions(plan.manifest["hash"], resume=True, batch_rows=5)
         sys.exit(apply(lambda: plan.batches("actions"), store, root, journal, options, now=now).exit_code)
     undone = undo.undo(undo.propose(journal, store, root), store, root, now=now)
     sys.exit(bool(undone.left))
