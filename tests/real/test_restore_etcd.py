@@ -212,7 +212,8 @@ WORKER = """
     uri, plan, journal = sys.argv[1:]
     table = pq.read_table(plan)
     with open_store(uri, writable=True) as opened:
-        apply(lambda: [table], opened.store, opened.root, Path(journal), ApplyOptions("hash", resume=True, batch_rows=5),
+        options = ApplyOptions("hash", resume=True, batch_rows=5)
+        apply(lambda: [table], opened.store, opened.root, Path(journal), options,
               now=lambda: datetime.now(UTC))
     """
 
