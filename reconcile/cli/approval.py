@@ -5,7 +5,7 @@ lost has none: then the file counts that BKMETA_POLICY names, without that /etc/
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -48,9 +48,9 @@ def take_approvals(values: dict[str, Any]) -> "Approvals":
     return Approvals(values.pop("approvals"), read_local_policy())
 
 
-def carry_approvals(approvals: "Approvals") -> list[str]:
+def carry_approvals(files: Iterable[Path]) -> list[str]:
     """Return the options as they were typed, for the next command."""
-    return [word for path in approvals.files for word in ("--approval", str(path))]
+    return [word for path in files for word in ("--approval", str(path))]
 
 
 def read_local_policy() -> "DeletePolicy | None":

@@ -143,7 +143,7 @@ def apply(
     more += ["--accept-unfrozen"] if accept_unfrozen else []
     more += ["--accept-findings", str(accept_findings)] if accept_findings else []
     more += ["--reason", reason] if reason else []
-    more += [*carry_approvals(approvals), "--confirm", review.hash]
+    more += [*carry_approvals(approvals.files), "--confirm", review.hash]
     command = quote_command("bkmeta", "apply", plan, *more)
     with add_remedy(f"what was written is recorded in {job.journal_folder(request)}, go on: {command} --resume"):
         done = job.apply(request, review, confirmation, make_context(output))

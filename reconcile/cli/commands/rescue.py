@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from reconcile.cli.approval import approval_option, carry_approvals
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FILE, FOLDER, make_output, now, output_options, quote_command
 from reconcile.cli.output import Output, Result
@@ -54,6 +55,7 @@ class _UnansweredError(Exception):
 @click.option("--out", type=FOLDER, required=True, help="The incident's folder, with all that was done and made.")
 @click.option("--answers", type=FILE, help="JSON, question → answer: for a rehearsal, or without a terminal.")
 @click.option("--dry-run", is_flag=True, help="Print every step and what it runs; nothing is connected to.")
+@approval_option
 @output_options
 def rescue(
     action: str | None,
@@ -74,6 +76,7 @@ def rescue(
     from reconcile.cli.rescue.record import read_answers
 
     as_json = bool(shared["as_json"])
+    approvals = carry_approvals(shared.pop("approvals"))
     output = make_output(shared)
     if action == "status":
         sys.exit(output.show(_show_status(out)))
@@ -91,7 +94,7 @@ def rescue(
     command = quote_command("bkmeta", "rescue", "--metadata", uri, "--hosts", hosts_file, "--out", out)
     command += f" {quote_command('--topic', topic)}" if topic is not None else ""
     given = {} if answers is None else read_answers(answers)
-    sys.exit(output.show(_run(Incident(hosts, uri, out, given, topic), output, say, command)))
+    sys.exit(output.show(_run(Incident(hosts, uri, out, given, topic, approvals), output, say, command)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class Incident:
     out: Path
     given: dict[str, str]
     topic: str | None
+    approvals: "Sequence[str]"
 
 
 def _run(incident: Incident, output: Output, say: Callable[[str], None], command: str) -> Result:
@@ -121,7 +125,8 @@ def _run(incident: Incident, output: Output, say: Callable[[str], None], command
                 record.take_answer(question, _prompt(question))
 
         try:
-            done = Conductor(incident.hosts, incident.uri, record, output, say, ask, incident.topic).run()
+            given = (incident.hosts, incident.uri, record, output, say, ask, incident.topic, incident.approvals)
+            done = Conductor(*given).run()
         except _UnansweredError as error:
             return _make_waiting(error.questions, command)
     return Result(

@@ -119,7 +119,7 @@ def thaw(
     if isinstance(done, job.Waiting):
         options = [
             *carry_options("--metadata", "--inventory", "--inventory-dir", "--lost"),
-            *carry_approvals(approvals),
+            *carry_approvals(approvals.files),
         ]
         options += ["--accept-absent", str(accept_absent)] if accept_absent else []
         options += ["--accept-unseen", str(accept_unseen)] if accept_unseen is not None else []

@@ -77,7 +77,7 @@ def undo(
     proposal, done = outcome.proposal, outcome.undone
     if done is None:
         more = [*(["--replaced-only"] if replaced_only else []), *(["--reason", reason] if reason else [])]
-        more += carry_approvals(approvals)
+        more += carry_approvals(approvals.files)
         command = quote_command("bkmeta", "undo", journal, "--metadata", uri, *more)
         sys.exit(output.show(_make_waiting_result(outcome, command, journal)))
     taken, left = sum(done.done.values()) + sum(done.there.values()), sum(done.left.values())

@@ -106,12 +106,21 @@ class Conductor:
         say: is given each line for people.
         ask: asks questions until each has an answer in the record; raises where there is no answer.
         topic: the topics that are brought back, and nothing else; None: it is not about topics.
+        approvals: options of commands that need a second person, where the cluster's policy asks for one.
     """
 
     def __init__(
-        self, hosts: Hosts, uri: str, record: RescueRecord, output: Output, say: Say, ask: Ask, topic: str | None = None
+        self,
+        hosts: Hosts,
+        uri: str,
+        record: RescueRecord,
+        output: Output,
+        say: Say,
+        ask: Ask,
+        topic: str | None = None,
+        approvals: Sequence[str] = (),
     ) -> None:
-        self._output, self._topic = output, topic
+        self._output, self._topic, self._approvals = output, topic, tuple(approvals)
         self._hosts, self._uri, self._record, self._say, self._ask = hosts, uri, record, say, ask
         self._out = record.folder
         self._has_rights = parse_store_uri(uri).kind == "zookeeper"
@@ -286,6 +295,7 @@ class Conductor:
         facts = self._record.find_phase(RescuePhase.DECIDE)
         plan, unseen = facts["plan"], int(facts.get("unseen", 0))
         words = ["apply", plan, "--incident", self._incident, "--confirm", facts["hash"], "--reason", "rescue"]
+        words += self._approvals
         words += [*facts.get("rights", []), *(["--accept-unseen", str(unseen)] if unseen else [])]
         if self._kind == DELETES and self._is_stopped:
             self._await(lambda: not self._list_registered(), "the sessions of all bookies ended")
@@ -398,6 +408,7 @@ class Conductor:
         copies = sum(open_dataset(folder, "inventory").rows("copies") for folder in self._list_inventories())
         self._expect(EstimatedStep.RECOVER, copies)
         words = ["recover", "--incident", self._incident, *(["--pulsar"] if facts["has_topics"] else [])]
+        words += self._approvals
         return self._run_once(name, words, codes=_READ)
 
     def _list_inventories(self) -> Iterator[Path]:
@@ -552,7 +563,7 @@ class Conductor:
             return "or leave it: kill -KILL every bookie, and start it again; nothing else was changed"
         if not self._is_frozen:
             return "or leave it: nothing was changed"
-        words = ["thaw", "--incident", self._incident, "--journal", self._out / "freeze"]
+        words = ["thaw", "--incident", self._incident, "--journal", self._out / "freeze", *self._approvals]
         set_first = f"{AUTH_FILE_VARIABLE}={quote_command(identity)} " if (identity := self._find_identity()) else ""
         return f"or leave it, and end the freeze: {set_first}{quote_command('bkmeta', *words)}"
 
@@ -569,7 +580,14 @@ class Conductor:
         self._run(*words, "--confirm", waiting["hash"], "--reason", "rescue", codes=(Exit.DONE, Exit.UNDECIDABLE))
 
     def _thaw(self) -> None:
-        words: list[object] = ["thaw", "--incident", self._incident, "--journal", self._out / "freeze"]
+        words: list[object] = [
+            "thaw",
+            "--incident",
+            self._incident,
+            "--journal",
+            self._out / "freeze",
+            *self._approvals,
+        ]
         unseen = self._record.find_phase(RescuePhase.DECIDE).get("unseen", 0)
         if self._kind == DELETES:
             unseen = len(self._record.find_phase(RescuePhase.LOOK)["bookies"])

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -568,3 +569,27 @@ def test_a_dry_run_prints_every_step_and_makes_nothing(tmp_path: Path, capsys: p
     assert (status.code, "has no rescue" in status.result["verdict"]) == (0, True)
     assert json.loads(status.out)["schema"] == "bkmeta.rescue/1"
     assert run(capsys, "rescue", "--out", out).code == 2
+
+
+def test_what_needs_a_second_person_is_given_its_approvals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan is applied, and the cluster thawed, with the files that colleagues signed."""
+    record = RescueRecord.open(tmp_path, "zk://a/l", now)
+    record.find_phase(RescuePhase.DECIDE).update(plan=str(tmp_path / "plan"), hash="ab", rehearsed_s=1)
+    output, hosts = Output(as_json=True, progress="none"), read_hosts(write_hosts(tmp_path))
+    approvals = ("--approval", "ann.json", "--approval", "bob.json")
+    conductor = Conductor(hosts, "zk://a/l", record, output, lambda _: None, lambda _: None, approvals=approvals)
+    ran: list[list[str]] = []
+
+    def keep(*words: object, codes: object) -> dict[str, Any]:
+        ran.append([str(word) for word in words])
+        return {}
+
+    monkeypatch.setattr(conductor, "_run", keep)
+    monkeypatch.setattr(Conductor, "_kind", "deletes")
+    monkeypatch.setattr(Conductor, "_is_frozen", True)
+    monkeypatch.setattr(Conductor, "_is_stopped", False)
+    conductor._restore()
+    [apply] = ran
+    assert apply[0] == "apply"
+    start = apply.index("--approval")
+    assert tuple(apply[start : start + 4]) == approvals
