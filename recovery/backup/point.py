@@ -103,21 +103,20 @@ def find_last_txn(backup: Backup, at_ms: int) -> int | None:
         at_ms: the time, ms since 1970.
     """
     manifest = backup.manifest
-    bases = [base.txn for base in manifest.bases if base.until_ms <= at_ms]
-    ended = [link for link in manifest.segments if link.until_ms <= at_ms]
-    begun = [link for link in manifest.segments if link.from_ms <= at_ms < link.until_ms]
-    known = bases + [link.through for link in ended[:-1]]
+    known = [base.txn for base in manifest.bases if base.until_ms <= at_ms]
     has_all = at_ms >= manifest.until_ms
-    # What was sealed last by then may have changes from after it.
-    for link in [*ended[-1:], *begun]:
-        is_whole = link.until_ms <= at_ms
+    # A segment may have changes from after its time, several ones where they were sealed fast or clocks differ.
+    for link in reversed([link for link in manifest.segments if link.from_ms <= at_ms]):
+        is_early = True
         for rows in backup.read_changes([link], ["txn", "at", "received_at"]):
             early = pc.less_equal(_milliseconds(rows), at_ms)
-            is_whole &= pc.all(early).as_py()
+            is_early &= pc.all(early).as_py()
             latest = pc.max(rows["txn"].filter(early)).as_py()
             known += [] if latest is None else [latest]
-        known += [link.through] if is_whole else []
-        has_all &= is_whole
+        has_all &= is_early
+        if is_early:
+            known += [link.through] if link.until_ms <= at_ms else []
+            break
     if has_all and known:
         known.append(manifest.through)
     return max(known, default=None)

@@ -132,3 +132,20 @@ def test_a_time_shows_no_change_from_after_it(tmp_path: Path) -> None:
     writer.seal(store.take(store.txn), store.txn + 9, store.now_ms + 5000, store.now_ms + 5000)
     assert find_last_txn(open_backup(tmp_path / "b"), store.now_ms + 4000) == store.txn
     assert find_last_txn(open_backup(tmp_path / "b"), store.now_ms + 5000) == store.txn + 9
+
+
+def test_a_time_shows_no_change_from_after_it_where_seals_are_faster_than_their_times(tmp_path: Path) -> None:
+    """Until when all is known lags behind several seals, as in a burst of changes, or where the store's clock is ahead."""
+    store = FollowedMemory()
+    writer = BackupWriter(tmp_path / "b", BINDING)
+    write_base(writer, store)
+    begun, begun_ms = store.txn, store.now_ms
+    for number in range(9):
+        store.put(name_ledger(number), b"x")
+        until_ms = max(begun_ms, store.now_ms - 3500)
+        writer.seal(store.take(writer.manifest.through), store.txn, until_ms, store.now_ms)
+    backup = open_backup(tmp_path / "b")
+    assert len(backup.manifest.segments) == 9
+    for txn in range(begun, store.txn + 1):
+        assert find_last_txn(backup, BEGIN_MS + 1000 * txn) == txn
+        assert choose_point(backup, name_time(BEGIN_MS + 1000 * txn)).txn == txn
