@@ -390,6 +390,14 @@ class BackupWriter:
             BackupTakenError: another one writes the backup.
             DatasetError: the disk is full or refuses; or no base was begun.
         """
+        try:
+            self._add_base(folder, txn, until_ms, now_ms, gap)
+        finally:
+            if self._recipient is not None:
+                # Nothing names it: what counts is the encrypted file.
+                self.give_up_base(folder)
+
+    def _add_base(self, folder: DatasetPlace, txn: int, until_ms: int, now_ms: int, gap: str | None) -> None:
         catalog = open_dataset(folder, "catalog")
         while (run := self._list_last()) and self._merge(run, now_ms):
             """What lies between two bases is one file, unless it is large."""
@@ -431,7 +439,6 @@ class BackupWriter:
         with tarfile.open(packed, "w") as tar:
             tar.add(folder, ".")
         _, digest = self._store_encrypted(packed, name)
-        remove_tree(folder.parent)
         return digest
 
     def drop_before(self, txn: int, now_ms: int) -> int:

@@ -294,6 +294,7 @@ class _Run:
             raise InputError(self._request.uri, "gave no base", "see the log")
         bound = self._writer.manifest.binding.get("instance_id")
         if bound is not None and summary.instance_id is not None and summary.instance_id != bound:
+            self._writer.give_up_base(thread.folder)
             problem = f"is of cluster instance {summary.instance_id} now, the backup is of {bound}"
             raise InputError(self._request.uri, problem, "follow into another folder")
         self._writer.add_base(thread.folder, thread.txn, thread.at_ms, self._now_ms(), gap)

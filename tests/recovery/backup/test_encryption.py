@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,20 @@ def test_what_was_altered_is_not_decrypted(recipient: Recipient, tmp_path: Path)
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(DatasetError, match="is not the file that the backup sealed"):
         list(BackupStore(open_backup(place)).scan("/"))
+
+
+def test_a_base_that_cannot_be_encrypted_does_not_stay_in_the_clear(
+    recipient: Recipient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No key of the recipient is known any longer: what was captured has passwords of ledgers."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    writer = BackupWriter(tmp_path / "b", BINDING, replace(recipient, name="nobody@example.org"))
+    with pytest.raises(InputError, match="gpg"):
+        write_base(writer, FollowedMemory())
+    assert list(temporary.iterdir()) == []
+    assert list((tmp_path / "b" / "bases").iterdir()) == []
 
 
 def test_recipients_are_written_in_two_forms() -> None:

@@ -2,7 +2,8 @@
 
 import tempfile
 import threading
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from reconcile.jobs.backup.follow import FollowRequest, FollowStatus, follow_sto
 from reconcile.jobs.context import Context
 from reconcile.stores import NOBODY
 from recovery.backup.encryption import Recipient
-from recovery.errors import DatasetError
+from recovery.errors import DatasetError, InputError
 from tests.support import cases
 
 URI = "zk+hierarchical://127.0.0.1:1/ledgers"
@@ -67,3 +68,13 @@ def test_a_base_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(DatasetError, match="the disk is full"):
         _follow(tmp_path / "b", monkeypatch, 80, recipient=None if tool is None else Recipient(tool, "age1x"))
     assert [path.name for path in [*(tmp_path / "b" / "bases").iterdir(), *temporary.iterdir()]] == []
+
+
+def test_a_base_of_another_cluster_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store was made anew where it stood: its base is none of the backup's, and goes."""
+    _follow(tmp_path / "b", monkeypatch, 80)
+    capture = follow.capture_store
+    monkeypatch.setattr(follow, "capture_store", lambda *a, **b: replace(capture(*a, **b), instance_id="another"))
+    with pytest.raises(InputError, match="is of cluster instance another now"):
+        _follow(tmp_path / "b", monkeypatch, 1 << 20, base_every=timedelta(0))
+    assert len(list((tmp_path / "b" / "bases").iterdir())) == 1
