@@ -214,8 +214,8 @@ class ZooKeeperLogFeed:
                         if self._reach_proven(begun, problems):
                             if self._gap_after is None or begun.tree.zxid > self._gap_after:
                                 return self._show(begun)
-                            reached = f"{begun.tree.zxid:#x}, not behind {self._gap_after:#x}"
-                            problems.append(f"{path} and the logs reach {reached}, where changes are missing")
+                            reached = f"{path} and the logs reach {begun.tree.zxid:#x}"
+                            problems.append(f"{reached}; changes are missing after {self._gap_after:#x}")
                     finally:
                         begun.log.close()
         raise UnavailableError(self._uri, f"no snapshot serves as a base yet: {'; '.join(problems[-3:]) or 'none'}")

@@ -41,7 +41,9 @@ _BLOCK: Final = 8 << 20
 _LARGEST_FRAME: Final = 128 << 20
 """Far above what a bookie takes: a larger one is damage."""
 _LARGEST_FILE: Final = 1 << 30
-_COPY_AGAIN: Final = "archive its ledgers again, into another place"
+_COPY_AGAIN: Final = (
+    "remove the marks of its ledgers (bkmeta archive unmark), and archive them again, into another place"
+)
 _NAME_ONE: Final = "name the place that `bkmeta archive run` wrote to"
 
 

@@ -69,7 +69,9 @@ def choose_point(backup: Backup, moment: str | None) -> ShownPoint:
         at_ms = manifest.until_ms
     base = max((base for base in manifest.bases if base.txn <= txn), key=lambda base: base.txn, default=None)
     if base is None:
-        problem = f"begins at transaction {windows[0][1]:#x}, behind {txn:#x}"
+        first = windows[0][0]
+        begun = datetime.fromtimestamp(first.until_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        problem = f"begins at transaction {first.txn:#x}, at {begun}: it has nothing from before that"
         raise InputError(where, problem, _LIST)
     for gap in manifest.gaps:
         if gap.after < txn < gap.until or (at_ms is not None and gap.from_ms < at_ms < gap.until_ms):

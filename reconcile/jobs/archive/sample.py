@@ -15,13 +15,14 @@ from typing import Final
 import numpy as np
 
 from reconcile.deletes.records import ArchiveMark
-from recovery.archive.objects import RUNS, list_names
+from recovery.archive.objects import ARCHIVE_FILE, RUNS, list_names
 from recovery.archive.reader import find_ledger, prove_ledger, read_about, unreadable
 from recovery.errors import DatasetError, InputError
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata
 from recovery.place import DatasetPlace, to_place
 
+_COPY_AGAIN: Final = "remove the ledger's mark (bkmeta archive unmark), and archive it again, into another place"
 _IDENTITY: Final = ("last_entry", "length", "digest", "ctime", "password")
 
 
@@ -87,8 +88,10 @@ def _find_loss(place: DatasetPlace) -> bool | str:
     except OSError as error:
         raise unreadable(str(place), error) from error
     if not names:
-        return f"{place}: nothing is there: see that it is mounted, or archive the ledger again, into another place"
-    return f"{place}: says no more that it is an archive: put its archive.json back" if RUNS in names else False
+        return f"{place}: nothing is there: see that it is mounted, or {_COPY_AGAIN}"
+    if RUNS not in names:
+        return False
+    return f"{place}: {ARCHIVE_FILE} is missing: put it back, or {_COPY_AGAIN}"
 
 
 def _prove(mark: ArchiveMark, record: LedgerMetadata | None, sample: ArchiveSample) -> None:
@@ -101,7 +104,11 @@ def _prove(mark: ArchiveMark, record: LedgerMetadata | None, sample: ArchiveSamp
     if ledger is None:
         sample.bad[mark.ledger] = f"{place} does not have it"
         return
-    problem = "" if record is None or _is_same(ledger.record, record) else "it is of another end or history"
+    problem = (
+        ""
+        if record is None or _is_same(ledger.record, record)
+        else "it has another end or history than the store's record"
+    )
     problem = problem or prove_ledger(place, ledger).problem
     if not problem and mark.checksum and mark.checksum != f"sha256:{ledger.sha256}":
         problem = "the checksum of its mark is of other bytes"

@@ -145,7 +145,7 @@ def test_no_base_is_older_than_the_gap_that_it_is_for(tmp_path: Path) -> None:
         gap = list(_steps(feed, after))[-1]
         assert isinstance(gap, FeedGap)
         assert gap.after >= after
-        with pytest.raises(UnavailableError, match="where changes are missing"):
+        with pytest.raises(UnavailableError, match=f"changes are missing after {gap.after:#x}"):
             feed.open_base()
 
 

@@ -128,6 +128,10 @@ def test_a_time_shows_no_change_from_after_it(tmp_path: Path) -> None:
         assert find_last_txn(backup, ms + 999) == txn
         assert choose_point(backup, name_time(ms)).txn == txn
     assert find_last_txn(backup, BEGIN_MS + 1000 * begun - 1) is None
+    with pytest.raises(
+        InputError, match=f"begins at transaction {begun:#x}, at {name_time(BEGIN_MS + 1000 * begun)[:19]}"
+    ):
+        choose_point(backup, name_time(BEGIN_MS + 1000 * begun - 1))
     # Time goes on, and nothing is changed below the root.
     writer.seal(store.take(store.txn), store.txn + 9, store.now_ms + 5000, store.now_ms + 5000)
     assert find_last_txn(open_backup(tmp_path / "b"), store.now_ms + 4000) == store.txn
@@ -135,7 +139,7 @@ def test_a_time_shows_no_change_from_after_it(tmp_path: Path) -> None:
 
 
 def test_a_time_shows_no_change_from_after_it_where_seals_are_faster_than_their_times(tmp_path: Path) -> None:
-    """Until when all is known lags behind several seals, as in a burst of changes, or where the store's clock is ahead."""
+    """The time of several seals is before their last changes, as in a burst, or where the store's clock is ahead."""
     store = FollowedMemory()
     writer = BackupWriter(tmp_path / "b", BINDING)
     write_base(writer, store)

@@ -206,7 +206,8 @@ def _describe(done: "Archived", counts: Mapping[str, int]) -> Iterator[str]:
     if left_out:
         yield f"ledgers that were not taken: {', '.join(left_out)}"
     if counts["marked_elsewhere"]:
-        yield f"{count_noun(counts['marked_elsewhere'], 'ledger')} keep the mark of another place"
+        kept = f"{count_noun(counts['marked_elsewhere'], 'ledger')} keep the mark of another place"
+        yield f"{kept}: if the copy there is lost, remove the mark (bkmeta archive unmark), and run this again"
     for bookie, problems in list(done.unused.items())[:_SHOWN]:
         words = ", ".join(f"{problems[name]} {text}" for name, text in _PROBLEMS.items() if problems.get(name))
         yield f"{bookie}, copies that were not taken: {words}"

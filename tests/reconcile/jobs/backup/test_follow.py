@@ -13,6 +13,7 @@ from backends.zkfiles.feed import ZooKeeperLogFeed
 from reconcile.cli.output import Output
 from reconcile.jobs.backup import follow
 from reconcile.jobs.backup.follow import FollowRequest, FollowStatus, follow_store
+from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context
 from reconcile.stores import NOBODY
 from recovery.backup.encryption import Recipient
@@ -73,8 +74,7 @@ def test_a_base_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_base_of_another_cluster_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store was made anew where it stood: its base is none of the backup's, and goes."""
     _follow(tmp_path / "b", monkeypatch, 80)
-    capture = follow.capture_store
-    monkeypatch.setattr(follow, "capture_store", lambda *a, **b: replace(capture(*a, **b), instance_id="another"))
+    monkeypatch.setattr(follow, "capture_store", lambda *a, **b: replace(capture_store(*a, **b), instance_id="another"))
     with pytest.raises(InputError, match="is of cluster instance another now"):
         _follow(tmp_path / "b", monkeypatch, 1 << 20, base_every=timedelta(0))
     assert len(list((tmp_path / "b" / "bases").iterdir())) == 1
