@@ -250,7 +250,8 @@ class CommittedLog:
                     given = source.find_snapshot(previous, item.zxid)
                     if given is not None:
                         # The digest is not a proof: what is between may have been written over since.
-                        why = f"{given} was given to the server after {previous:#x}: its logs lack those between"
+                        why = f"{given} was given to the server after {previous:#x}"
+                        why += ": its logs lack the transactions between"
                         self._broken = Broken(previous, item.zxid, why)
                         return
                     previous = item.zxid

@@ -256,7 +256,8 @@ def _end(restored: Restored, history: History, until: int | None) -> None:
     if row < len(zxids):
         if not (history.goes_on(txn, row) or _same_epoch_start(txn, int(zxids[row]))):
             restored.gaps.append(
-                f"after zxid {txn:#x} comes {int(zxids[row]):#x} ({history.place(row)}): those between are missing"
+                f"after zxid {txn:#x} comes {int(zxids[row]):#x} ({history.place(row)}): "
+                "the transactions between are missing"
             )
     elif until is not None:
         restored.gaps.append(f"zxid {until:#x} was not reached: the files end at {txn:#x}")
