@@ -112,13 +112,15 @@ def freeze(
 
 def _frozen_result(frozen: "Frozen", request: "FreezeRequest", kept: Path | None) -> Result:
     """Say whether the freeze holds: what the rights are, and what was refused without our identity."""
+    from reconcile.write.freezing.freeze_state import FreezeExtent
+
     state, trials, silent, untried = frozen.state, frozen.trials, frozen.silent, frozen.untried
     tried_as = sorted({trial.principal for trial in trials})
     verdict, code = _judge(frozen, deletes_only=request.deletes_only)
     details = [f"refused: {act}" for act in dict.fromkeys(w for t in trials for w in t.proof.refused)]
     details += [f"LET PASS by {t.server} for {t.principal}: {act}" for t in trials for act in t.proof.allowed]
     details += [f"its rights are taken, and it was not tried: {principal}" for principal in untried]
-    if request.deletes_only:
+    if state.state is FreezeExtent.DELETES:
         details.append("not refused: clients create, write, close and delete ledgers as before")
     if not untried and not any(trial.proof.starts for trial in trials):
         details.append(f"{frozen.root} cannot be read without our identity: a bookie that restarts does not start")

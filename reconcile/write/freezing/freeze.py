@@ -62,6 +62,7 @@ from recovery.codecs.store import (
 _REMOVED: Final = (SHORT_TREE, LONG_TREE)
 """What thaw removes if a freeze made it and it is empty; a process that runs may count on LOCKS by then."""
 _LISTED: Final = (ROOT, SHORT_TREE, LONG_TREE)
+"""Nodes whose names bookies may have cached, and must ask for again."""
 _TOUCH: Final = "bkmeta-touch"
 _CLIENTS_GO_ON: Final = (
     "clients go on to create, write, close and delete ledgers; what they delete bookies keep until the thaw"
@@ -138,7 +139,6 @@ class FreezeProposal:
         changes: in the order in which they are made.
         notes: what a person should know before confirming.
         former: rights that nodes get at the thaw which were absent before the freeze.
-        listed: nodes whose names bookies may have cached, and must ask for again.
     """
 
     kind: str
@@ -149,7 +149,6 @@ class FreezeProposal:
     changes: tuple[AclChange, ...]
     notes: tuple[str, ...] = ()
     former: str = ""
-    listed: tuple[str, ...] = _LISTED
 
     @property
     def makes_root(self) -> bool:
@@ -248,9 +247,7 @@ def propose_freeze(
         require_creation(store, root, REPLICATION_DISABLED, identity)
         disable = former
     notes = (_CLIENTS_GO_ON if deletes_only else _NO_NEW_LEDGERS, *_note_principals(former, identity))
-    # Where the root stays as it is our identity may have no rights to it.
-    listed = tuple(key for key in _LISTED if key in keep)
-    return FreezeProposal("freeze", root, node.created_txn, identity, disable, tuple(changes), notes, former, listed)
+    return FreezeProposal("freeze", root, node.created_txn, identity, disable, tuple(changes), notes, former)
 
 
 def _propose_root(store: ControlledStore, root: str, identity: str, layout: Layout) -> FreezeProposal:
@@ -487,7 +484,7 @@ class _Run:
 
         A change of rights notifies nobody; a child that comes and goes does.
         """
-        for key in self._proposal.listed:
+        for key in _LISTED:
             if self._store.get_acl(self._target.make_absolute(key)) is None:
                 continue
             announcement = AclIntent(self._proposal.kind, "touch", key)

@@ -8,8 +8,9 @@
 
 In the flat layout ledgers are in the root itself: READ is taken there instead of on folders, and no bookie starts.
 
-Frozen for deletes only, the first two lines alone are, and of the folders only READ is taken: the listing fails, and
-clients go on to create, write, close and delete ledgers. What they delete bookies keep until the thaw.
+Frozen for deletes only, the first two lines are, and of the folders only READ is taken: the listing fails, and clients
+go on to create, write, close and delete ledgers. What they delete bookies keep until the thaw. Of the root DELETE is
+taken: a client before 4.10 deletes an empty folder without reading it, and the next client makes one that is open.
 
 Others are all principals but one digest identity, which has every right. Where nobody else can read the root, that
 identity is the bookies' own, as in a cluster whose nodes are all their maker's, and nothing is frozen; where nobody
@@ -22,11 +23,12 @@ Tried with BookKeeper 4.17.2 and Pulsar's driver 4.0.6.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from backends.errors import AccessDeniedError, BackendError
+from backends.errors import AccessDeniedError, BackendError, VersionConflictError
 from backends.protocols import AccessControl, AclEntry, ControlledStore, MetadataStore, Write, parse_acl
 from recovery.codecs.store import (
     AVAILABLE,
@@ -54,17 +56,23 @@ KEPT: Final[Mapping[str, str]] = {
 """Node → what other principals than the identity keep of their rights, in the order of a freeze."""
 KEPT_FLAT: Final[Mapping[str, str]] = {LOCKS: "dra", SHORT_GENERATOR: "a", LONG_GENERATOR: "a", ROOT: "a"}
 """As `KEPT`, of the flat layout, whose ledgers are in the root itself."""
-_KEPT_DELETES: Final[Mapping[str, str]] = {SHORT_TREE: "cdwa", LONG_TREE: "cdwa", LOCKS: "dra"}
+_KEPT_DELETES: Final[Mapping[str, str]] = {SHORT_TREE: "cdwa", LONG_TREE: "cdwa", LOCKS: "dra", ROOT: "crwa"}
 _KEPT_DELETES_FLAT: Final[Mapping[str, str]] = {LOCKS: "dra", ROOT: "cdwa"}
 """As `KEPT` and `KEPT_FLAT`, where only what bookies delete is frozen."""
 _TAKEN: Final = {SHORT_TREE: "r", LONG_TREE: "r", LOCKS: "c", SHORT_GENERATOR: "c", LONG_GENERATOR: "c", ROOT: "c"}
-"""Node → the right that nobody else may have while the cluster counts as frozen; of a flat root also to read it."""
+"""Node → the right that nobody else may have while the cluster counts as frozen.
+
+Of a flat root also to read it; of another one, of which clients keep CREATE, to delete below it.
+"""
 MADE: Final = (SHORT_TREE, LONG_TREE, LOCKS, SHORT_GENERATOR)
 """What a freeze makes where it is missing; who makes `SHORT_GENERATOR` later would make it open."""
 MADE_FLAT: Final = (LOCKS,)
 ALL: Final = "cdrwa"
 WORLD: Final = "world:anyone"
 _PROBE: Final = "bkmeta-probe"
+_NO_VERSION: Final = 2**31 - 1
+"""No node has it: who may delete is told that the version is another one, and deletes nothing."""
+_ATTEMPTS: Final = {"r": "list", "c": "create below", "d": "delete below"}
 
 
 class FreezeExtent(StrEnum):
@@ -197,7 +205,9 @@ def _list_taken(*, is_flat: bool, deletes_only: bool) -> list[tuple[str, str]]:
     """Return the nodes of a freeze, each with the right that nobody else may have."""
     kept = select_kept(Layout.FLAT if is_flat else Layout.HIERARCHICAL, deletes_only=deletes_only)
     taken = [(key, perm) for key, perm in _TAKEN.items() if key in kept and perm not in kept[key]]
-    return [*taken, (ROOT, "r")] if is_flat else taken
+    if is_flat:
+        return [*taken, (ROOT, "r")]
+    return [*taken, (ROOT, "d")] if deletes_only else taken
 
 
 def list_made_nodes(layout: Layout) -> tuple[str, ...]:
@@ -245,10 +255,12 @@ def prove_refusals(
     is_flat = layout is Layout.FLAT
     for key, perm in _list_taken(is_flat=is_flat, deletes_only=deletes_only):
         node = join_key(root, key)
-        attempt = f"list {node}" if perm == "r" else f"create below {node}"
+        attempt = f"{_ATTEMPTS[perm]} {node}"
         try:
             if perm == "r":
                 exists = stranger.children(node) is not None
+            elif perm == "d":
+                exists = _may_delete(stranger, node + SHORT_TREE)
             else:
                 exists = store.get(node) is not None
                 if exists:
@@ -268,6 +280,17 @@ def prove_refusals(
     except BackendError as error:
         failed.append(f"read {root}: {error}")
     return RefusalProof(tuple(refused), tuple(allowed), tuple(failed), starts)
+
+
+def _may_delete(store: MetadataStore, key: str) -> bool:
+    """Whether a store would let a node be deleted; nothing is.
+
+    Raises:
+        AccessDeniedError: it would not.
+    """
+    with suppress(VersionConflictError):
+        store.write([Write(key, None, _NO_VERSION)])
+    return True
 
 
 def _remove_probe(store: MetadataStore, key: str) -> None:

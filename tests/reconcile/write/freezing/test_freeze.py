@@ -123,7 +123,7 @@ def test_the_changes_of_a_freeze(tmp_path: Path) -> None:
 
 
 def test_the_changes_of_a_freeze_of_deletes_only(tmp_path: Path) -> None:
-    """Only READ of the folders is taken, and the locks; a full freeze goes on from there, and one thaw ends both."""
+    """READ of the folders is taken, DELETE of the root, and the locks; a full freeze goes on, one thaw ends both."""
     store = _cluster()
     before = _rights(store)
     proposal = freeze.propose_freeze(store, ROOT, OURS, deletes_only=True)
@@ -132,6 +132,7 @@ def test_the_changes_of_a_freeze_of_deletes_only(tmp_path: Path) -> None:
         freeze.AclChange("/00", OPEN, f"world:anyone:cdwa,{OURS}:cdrwa"),
         freeze.AclChange("/000", None, f"world:anyone:cdwa,{OURS}:cdrwa"),
         freeze.AclChange("/underreplication/locks", None, f"world:anyone:dra,{OURS}:cdrwa"),
+        freeze.AclChange("/", OPEN, f"world:anyone:crwa,{OURS}:cdrwa"),
     )
     _freeze(store, tmp_path, deletes_only=True)
     state = freeze_state.read_freeze_state(store, ROOT)
@@ -166,22 +167,25 @@ def test_in_a_flat_root_clients_go_on_where_only_deletes_are_frozen(tmp_path: Pa
     assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.FreezeExtent.DELETES
 
 
-def test_a_secured_root_stays_as_it_is_where_only_deletes_are_frozen(tmp_path: Path) -> None:
-    """Our identity has no rights to it: nothing below it is touched; somebody else's identity on it is no freeze's."""
+def test_where_only_deletes_are_frozen_a_root_is_refused_that_is_not_ours_to_change() -> None:
+    """Else an old client that deletes the last ledger of a folder deletes that folder, too, and the freeze with it."""
     store = _cluster()
     store.write([Write(f"{ROOT}/000", b""), Write(f"{ROOT}/underreplication/locks", b"")])
     store.write([Write(f"{ROOT}/underreplication/disable", b"")])
-    theirs = "digest:bookkeeper:cGFzcw==:cdrwa"
-    for key in (ROOT, f"{ROOT}/available", f"{ROOT}/idgen"):
-        store.set_acl(key, theirs, expected=0)
+    store.set_acl(ROOT, "digest:bookkeeper:cGFzcw==:cdrwa", expected=0)
+    with pytest.raises(GuardRefusedError, match=ROOT):
+        freeze.propose_freeze(store, ROOT, OURS, deletes_only=True)
+
+
+def test_folders_that_clients_may_delete_are_not_frozen(tmp_path: Path) -> None:
+    """An old client that deletes a folder's last ledger deletes the folder, and the next one makes it open."""
+    store = _cluster()
     _freeze(store, tmp_path, deletes_only=True)
-    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.FreezeExtent.DELETES
-    assert _rights(store)[ROOT] == theirs
-    records = [
-        r for r in audit_journal.scan(tmp_path / audit_journal.JOURNAL) if isinstance(r, audit_journal.JournalLine)
-    ]
-    touched = [record.fields["key"] for record in records if record.fields.get("op") == "touch"]
-    assert touched == ["/00", "/000"]
+    rights = store.get_acl(ROOT)
+    assert rights is not None
+    store.set_acl(ROOT, f"world:anyone:cdrwa,{OURS}:cdrwa", expected=rights.version)
+    state = freeze_state.read_freeze_state(store, ROOT)
+    assert (state.state, state.frozen) == (freeze_state.FreezeExtent.PARTLY, False)
 
 
 def test_clients_do_not_go_on_in_a_root_that_is_gone() -> None:
@@ -347,8 +351,8 @@ def test_rights_that_changed_meanwhile_stop_the_run(tmp_path: Path) -> None:
         freeze.carry_out(proposal, store, journal)
     assert _rights(store)[f"{ROOT}/idgen"] == "world:anyone:cr"
     assert _rights(store)[ROOT] == OPEN
-    # What is closed so far keeps bookies from listing, and clients go on.
-    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.FreezeExtent.DELETES
+    # Clients may delete the folders by which listings fail.
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.FreezeExtent.PARTLY
 
 
 def test_a_node_that_was_made_meanwhile_stops_the_run(tmp_path: Path) -> None:

@@ -223,14 +223,14 @@ def test_clients_go_on_while_only_deletes_are_frozen(
 ) -> None:
     """The real client creates, adds, closes, reads and deletes; bookies fail their passes, and keep what it deletes.
 
-    The control: thawed, what has no record goes.
+    It deletes all that there is, so each folder becomes empty. The control: thawed, what has no record goes.
     """
     there = Frozen(tmp_path, manager)
     try:
         assert confirmed(capsys, "freeze", "--metadata", there.uri, "--deletes-only") == 0
         assert freeze_state.read_freeze_state(there.store, ROOT).state is freeze_state.FreezeExtent.DELETES
         first, second, third = there.ledgers
-        for ledger in (first, second):
+        for ledger in there.ledgers:
             there.cluster("delete", ledger=ledger)
         assert there.store.get(there.keys[first]) is None
         # One is in a folder that is made for it.
@@ -239,6 +239,7 @@ def test_clients_go_on_while_only_deletes_are_frozen(
         there.some_passes()
         assert [there.on_disk(n) for n in (0, 1)] == [set(there.ledgers)] * 2
         there.put(first)
+        there.put(third)
         assert [there.readable(ledger) for ledger in (first, third, *made)] == [ENTRIES] * 4
         assert thawed(capsys, there) == 0
         assert freeze_state.read_freeze_state(there.store, ROOT).state is freeze_state.FreezeExtent.THAWED

@@ -156,7 +156,7 @@ class Stranger(MemoryStore):
     def write(self, changes: Iterable[Write]) -> list[int]:
         listed = list(changes)
         for change in listed:
-            self._demand("c", change.key.rpartition("/")[0])
+            self._demand("d" if change.value is None else "c", change.key.rpartition("/")[0])
         return self._seen.write(listed)
 
 
@@ -184,6 +184,23 @@ def test_what_a_stranger_is_refused_proves_a_freeze(tmp_path: Path) -> None:
     assert proof.allowed == (f"list {ROOT}/00", f"create below {locks}")
     assert proof.refused == tuple(line for line in refused if line not in proof.allowed)
     assert set(store.dump()) == before, "what was made to see whether it can be made is gone again"
+
+
+def test_a_stranger_deletes_nothing_to_see_whether_it_may(tmp_path: Path) -> None:
+    """Who may delete an empty folder of the root is found out without deleting it."""
+    store = _cluster()
+    _freeze(store, tmp_path, deletes_only=True)
+    locks = f"{ROOT}/underreplication/locks"
+    proof = prove_refusals(Stranger(store), store, ROOT, Layout.HIERARCHICAL, deletes_only=True)
+    refused = (f"list {ROOT}/00", f"list {ROOT}/000", f"create below {locks}", f"delete below {ROOT}")
+    assert proof == RefusalProof(refused, (), (), starts=True)
+    rights = store.get_acl(ROOT)
+    assert rights is not None
+    store.set_acl(ROOT, OPEN, expected=rights.version)
+    before = set(store.dump())
+    proof = prove_refusals(Stranger(store), store, ROOT, Layout.HIERARCHICAL, deletes_only=True)
+    assert proof.allowed == (f"delete below {ROOT}",)
+    assert set(store.dump()) == before
 
 
 def test_a_proof_fails_where_it_saw_nothing(tmp_path: Path) -> None:
