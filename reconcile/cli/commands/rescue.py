@@ -76,7 +76,7 @@ def rescue(
     from reconcile.cli.rescue.record import read_answers
 
     as_json = bool(shared["as_json"])
-    approvals = carry_approvals(shared.pop("approvals"))
+    approvals: tuple[Path, ...] = shared.pop("approvals")
     output = make_output(shared)
     if action == "status":
         sys.exit(output.show(_show_status(out)))
@@ -93,20 +93,21 @@ def rescue(
 
     command = quote_command("bkmeta", "rescue", "--metadata", uri, "--hosts", hosts_file, "--out", out)
     command += f" {quote_command('--topic', topic)}" if topic is not None else ""
+    command += f" {quote_command(*carry_approvals(approvals))}" if approvals else ""
     given = {} if answers is None else read_answers(answers)
     sys.exit(output.show(_run(Incident(hosts, uri, out, given, topic, approvals), output, say, command)))
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What a rescue is given: the hosts, the store, its folder, answers, and the topics if it is about these alone."""
+    """What a rescue is given: hosts, store, folder, answers, topics if it is about these alone, and approvals."""
 
     hosts: "Hosts"
     uri: str
     out: Path
     given: dict[str, str]
     topic: str | None
-    approvals: "Sequence[str]"
+    approvals: tuple[Path, ...]
 
 
 def _run(incident: Incident, output: Output, say: Callable[[str], None], command: str) -> Result:

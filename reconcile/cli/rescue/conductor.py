@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from backends.registry import parse_store_uri
 from reconcile.check.left_out_copies import find_left_out
 from reconcile.cli.access import AUTH_FILE_VARIABLE, AUTH_VARIABLE
+from reconcile.cli.approval import carry_approvals
 from reconcile.cli.command import Exit
 from reconcile.cli.options import make_context, quote_command
 from reconcile.cli.output import Output
@@ -38,6 +39,7 @@ from reconcile.cli.rescue.record import RescuePhase, RescueQuestion, RescueRecor
 from reconcile.cli.rescue.transports import HostError, require_done, run_script
 from reconcile.cli.wording.topics import describe_topic, describe_unload
 from reconcile.compare.evidence import sort_newest_first
+from reconcile.deletes.approvals import Approvable, read_approval
 from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.estimates import EstimatedStep, estimate_s, in_words
 from reconcile.jobs.context import connect
@@ -106,7 +108,10 @@ class Conductor:
         say: is given each line for people.
         ask: asks questions until each has an answer in the record; raises where there is no answer.
         topic: the topics that are brought back, and nothing else; None: it is not about topics.
-        approvals: options of commands that need a second person, where the cluster's policy asks for one.
+        approvals: files that colleagues signed, where the cluster's policy asks for a second person.
+
+    Raises:
+        InputError: a file is not an approval.
     """
 
     def __init__(
@@ -118,9 +123,10 @@ class Conductor:
         say: Say,
         ask: Ask,
         topic: str | None = None,
-        approvals: Sequence[str] = (),
+        approvals: Sequence[Path] = (),
     ) -> None:
-        self._output, self._topic, self._approvals = output, topic, tuple(approvals)
+        self._output, self._topic = output, topic
+        self._approvals = {path: read_approval(path).subject.kind for path in approvals}
         self._hosts, self._uri, self._record, self._say, self._ask = hosts, uri, record, say, ask
         self._out = record.folder
         self._has_rights = parse_store_uri(uri).kind == "zookeeper"
@@ -295,7 +301,7 @@ class Conductor:
         facts = self._record.find_phase(RescuePhase.DECIDE)
         plan, unseen = facts["plan"], int(facts.get("unseen", 0))
         words = ["apply", plan, "--incident", self._incident, "--confirm", facts["hash"], "--reason", "rescue"]
-        words += self._approvals
+        words += self._build_approvals(Approvable.PLAN)
         words += [*facts.get("rights", []), *(["--accept-unseen", str(unseen)] if unseen else [])]
         if self._kind == DELETES and self._is_stopped:
             self._await(lambda: not self._list_registered(), "the sessions of all bookies ended")
@@ -408,7 +414,7 @@ class Conductor:
         copies = sum(open_dataset(folder, "inventory").rows("copies") for folder in self._list_inventories())
         self._expect(EstimatedStep.RECOVER, copies)
         words = ["recover", "--incident", self._incident, *(["--pulsar"] if facts["has_topics"] else [])]
-        words += self._approvals
+        words += self._build_approvals(Approvable.LOST)
         return self._run_once(name, words, codes=_READ)
 
     def _list_inventories(self) -> Iterator[Path]:
@@ -563,7 +569,7 @@ class Conductor:
             return "or leave it: kill -KILL every bookie, and start it again; nothing else was changed"
         if not self._is_frozen:
             return "or leave it: nothing was changed"
-        words = ["thaw", "--incident", self._incident, "--journal", self._out / "freeze", *self._approvals]
+        words = self._build_thaw()
         set_first = f"{AUTH_FILE_VARIABLE}={quote_command(identity)} " if (identity := self._find_identity()) else ""
         return f"or leave it, and end the freeze: {set_first}{quote_command('bkmeta', *words)}"
 
@@ -576,31 +582,39 @@ class Conductor:
         words = ["freeze", "--incident", self._incident, "--journal", self._out / "freeze"]
         words += ["--deletes-only"] if self._kind == DELETES else []
         self._expect(EstimatedStep.LIST, self._record.find_phase(RescuePhase.LOOK).get("ledgers", 0))
-        waiting = self._run(*words, codes=(Exit.REFUSED, Exit.FOUND, Exit.DONE, Exit.UNDECIDABLE))
-        self._run(*words, "--confirm", waiting["hash"], "--reason", "rescue", codes=(Exit.DONE, Exit.UNDECIDABLE))
+        self._run_confirmed(words, codes=(Exit.DONE, Exit.UNDECIDABLE))
 
     def _thaw(self) -> None:
-        words: list[object] = [
-            "thaw",
-            "--incident",
-            self._incident,
-            "--journal",
-            self._out / "freeze",
-            *self._approvals,
-        ]
+        words = self._build_thaw()
         unseen = self._record.find_phase(RescuePhase.DECIDE).get("unseen", 0)
         if self._kind == DELETES:
             unseen = len(self._record.find_phase(RescuePhase.LOOK)["bookies"])
         words += ["--accept-unseen", str(unseen)] if unseen else []
         left_out = self._count_older_copies()
         words += ["--accept-left-out", str(left_out)] if left_out else []
+        self._run_confirmed(words, codes=(Exit.DONE,))
+
+    def _build_thaw(self) -> list[object]:
+        thaw = ["thaw", "--incident", self._incident, "--journal", self._out / "freeze"]
+        return [*thaw, *self._build_approvals(Approvable.THAW)]
+
+    def _build_approvals(self, kind: Approvable) -> list[str]:
+        """Return the options for the files that approve one kind of thing: its command refuses those of another."""
+        return carry_approvals(path for path, approved in self._approvals.items() if approved is kind)
+
+    def _run_confirmed(self, words: Sequence[object], *, codes: Sequence[int]) -> None:
+        """Run a freeze or a thaw to see its changes, and again to make them.
+
+        Raises:
+            GuardRefusedError: it refuses to, or it ended with another code than is expected.
+        """
         waiting = self._run(*words, codes=(Exit.REFUSED, Exit.FOUND, Exit.DONE, Exit.UNDECIDABLE))
         if waiting["exit_code"] == Exit.DONE:
             return
         if "hash" not in waiting:
             remedy = waiting.get("next") or "do what it says, then run this again"
-            raise GuardRefusedError("thaw", waiting["verdict"], remedy)
-        self._run(*words, "--confirm", waiting["hash"], "--reason", "rescue", codes=(Exit.DONE,))
+            raise GuardRefusedError(f"bkmeta {words[0]}", waiting["verdict"], remedy)
+        self._run(*words, "--confirm", waiting["hash"], "--reason", "rescue", codes=codes)
 
     def _count_older_copies(self) -> int:
         """Return how many copies the records leave out, if all of them are of older ledgers that were settled."""

@@ -7,6 +7,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from reconcile.cli.rescue.own_commands import Ran
 from reconcile.cli.rescue.record import RescuePhase, RescueQuestion, RescueRecord, read_answers, read_record
 from reconcile.cli.rescue.scripts import build_kill, build_start, build_stop, parse_processes
 from reconcile.cli.rescue.transports import HostError, make_command, require_done, run_script
+from reconcile.deletes.approvals import Approvable, Subject, make_approval
 from reconcile.errors import GuardRefusedError
+from reconcile.jobs.approvals import write_approval
 from recovery.codecs.store import Layout
 from recovery.errors import InputError
 from recovery.model import tables
@@ -38,6 +41,7 @@ from tests.support.deletes import Ledger, fill_store
 from tests.support.inventories import fill_row
 from tests.support.plan_folder import Ledger as PlanLedger
 from tests.support.plan_folder import write_plan
+from tests.support.signing import make_person
 from tests.support.waiting import free_port, until
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -503,7 +507,7 @@ def test_deletes_are_taken_back_frozen_or_not(
     session = {"session": "0x1", "ledgers": 1, "first_at": "a", "last_at": "b", "first_txn": 5, "last_txn": 6}
     results: dict[str, tuple[int, dict[str, object]]] = {
         "preflight": (3, {"counts": {"ledgers_listed": 5}, "bookies": [{"id": "b1", "answers": True}], "level": "ok"}),
-        "freeze": (0, {"hash": "f" * 64}),
+        "freeze": (0, {"exit_code": 0}),
         "undelete": (0, {"plan": str(plan.path), "hash": "a" * 64, "topics": []}),
         "plan": (0, {}),
         "apply": (0, {"bookies": []}),
@@ -516,6 +520,8 @@ def test_deletes_are_taken_back_frozen_or_not(
         commands.append(list(map(str, words)))
         if words[0] == "undelete" and "--session" not in words:
             return Ran(2, {"verdict": "sessions", "sessions": [session]}, 0.1)
+        if words[0] == "freeze" and "--confirm" not in words:
+            return Ran(5, {"verdict": "it waits", "exit_code": 5, "hash": "f" * 64}, 0.1)
         code, result = results[str(words[0])]
         return Ran(code, {"verdict": "done", **result}, 0.1)
 
@@ -571,25 +577,57 @@ def test_a_dry_run_prints_every_step_and_makes_nothing(tmp_path: Path, capsys: p
     assert run(capsys, "rescue", "--out", out).code == 2
 
 
-def test_what_needs_a_second_person_is_given_its_approvals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan is applied, and the cluster thawed, with the files that colleagues signed."""
-    record = RescueRecord.open(tmp_path, "zk://a/l", now)
-    record.find_phase(RescuePhase.DECIDE).update(plan=str(tmp_path / "plan"), hash="ab", rehearsed_s=1)
-    output, hosts = Output(as_json=True, progress="none"), read_hosts(write_hosts(tmp_path))
-    approvals = ("--approval", "ann.json", "--approval", "bob.json")
+def _conduct(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, dict[str, Any]], approvals: Sequence[Path] = ()
+) -> tuple[Conductor, list[list[str]]]:
+    """Return a rescue of deletes that is decided, and the commands that it runs, each with the result that is named."""
+    record = RescueRecord.open(folder, "zk://a/l", now)
+    record.find_phase(RescuePhase.LOOK)["bookies"] = []
+    record.find_phase(RescuePhase.DECIDE).update(plan=str(folder / "plan"), hash="ab", rehearsed_s=1)
+    output, hosts = Output(as_json=True, progress="none"), read_hosts(write_hosts(folder))
     conductor = Conductor(hosts, "zk://a/l", record, output, lambda _: None, lambda _: None, approvals=approvals)
     ran: list[list[str]] = []
 
     def keep(*words: object, codes: object) -> dict[str, Any]:
         ran.append([str(word) for word in words])
-        return {}
+        return answers.get(ran[-1][0], {})
 
     monkeypatch.setattr(conductor, "_run", keep)
     monkeypatch.setattr(Conductor, "_kind", "deletes")
     monkeypatch.setattr(Conductor, "_is_frozen", True)
     monkeypatch.setattr(Conductor, "_is_stopped", False)
+    return conductor, ran
+
+
+def test_each_command_is_given_the_approvals_of_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would refuse others: apply gets what approves the plan, thaw what approves the thaw."""
+    ann = make_person(tmp_path, "ann")
+    files = {kind: tmp_path / f"{kind}.json" for kind in Approvable}
+    for kind, path in files.items():
+        write_approval(make_approval(Subject(kind, "ab" * 32), now(), timedelta(days=1), ann.private), path)
+    waiting = {"exit_code": Exit.REFUSED, "verdict": "thaw waits for its hash", "hash": "cd"}
+    conductor, ran = _conduct(tmp_path, monkeypatch, {"thaw": waiting}, list(files.values()))
     conductor._restore()
-    [apply] = ran
-    assert apply[0] == "apply"
-    start = apply.index("--approval")
-    assert tuple(apply[start : start + 4]) == approvals
+    conductor._thaw()
+    given = {(words[0], words[place + 1]) for words in ran for place, word in enumerate(words) if word == "--approval"}
+    assert given == {("apply", str(files[Approvable.PLAN])), ("thaw", str(files[Approvable.THAW]))}
+    assert str(files[Approvable.THAW]) in conductor._name_thaw()
+
+
+def test_an_approval_that_is_none_is_named_before_anything_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not in the middle of a rescue."""
+    (tmp_path / "none.json").write_text("{}")
+    words = ("--metadata", "zk://127.0.0.1:1/l", "--hosts", write_hosts(tmp_path), "--out", tmp_path / "out")
+    done = run(capsys, "rescue", *words, "--approval", tmp_path / "none.json")
+    assert (done.code, "none.json: is not an approval" in done.err) == (2, True), done.err
+
+
+def test_a_freeze_that_is_refused_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no hash then that could be confirmed."""
+    refused = {"exit_code": Exit.REFUSED, "verdict": "/ledgers/00: you have no ADMIN", "next": ""}
+    conductor, ran = _conduct(tmp_path, monkeypatch, {"freeze": refused})
+    with pytest.raises(GuardRefusedError, match="you have no ADMIN"):
+        conductor._freeze()
+    assert [words[0] for words in ran] == ["freeze"]
