@@ -684,8 +684,8 @@ class Conductor:
         until = time.monotonic() + _PATIENCE_S
         while not is_so():
             if time.monotonic() > until:
-                problem = f"did not come within {_PATIENCE_S} s"
-                raise GuardRefusedError(f"this: {what_came}", problem, "read the bookie's log, then run this again")
+                problem = f"waited {_PATIENCE_S} s, and this is not so yet: {what_came}"
+                raise GuardRefusedError("rescue", problem, "read the bookie's log, then run this again")
             time.sleep(1)
         self._say(what_came)
 

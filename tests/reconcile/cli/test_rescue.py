@@ -631,3 +631,11 @@ def test_a_freeze_that_is_refused_says_why(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(GuardRefusedError, match="you have no ADMIN"):
         conductor._freeze()
     assert [words[0] for words in ran] == ["freeze"]
+
+
+def test_what_is_waited_for_in_vain_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With how long, and what to do."""
+    conductor, _ = _conduct(tmp_path, monkeypatch, {})
+    monkeypatch.setattr("reconcile.cli.rescue.conductor._PATIENCE_S", -1)
+    with pytest.raises(GuardRefusedError, match="this is not so yet: bk1: it is registered; read the bookie's log"):
+        conductor._await(lambda: False, "bk1: it is registered")
