@@ -116,7 +116,7 @@ def _frozen_result(frozen: "Frozen", request: "FreezeRequest", kept: Path | None
 
     state, trials, silent, untried = frozen.state, frozen.trials, frozen.silent, frozen.untried
     tried_as = sorted({trial.principal for trial in trials})
-    verdict, code = _judge(frozen, deletes_only=request.deletes_only)
+    verdict, code = _judge(frozen)
     details = [f"refused: {act}" for act in dict.fromkeys(w for t in trials for w in t.proof.refused)]
     details += [f"LET PASS by {t.server} for {t.principal}: {act}" for t in trials for act in t.proof.allowed]
     details += [f"its rights are taken, and it was not tried: {principal}" for principal in untried]
@@ -163,7 +163,7 @@ def _frozen_result(frozen: "Frozen", request: "FreezeRequest", kept: Path | None
     )
 
 
-def _judge(frozen: "Frozen", *, deletes_only: bool) -> tuple[str, int]:
+def _judge(frozen: "Frozen") -> tuple[str, int]:
     """Return the verdict and the exit code."""
     from reconcile.write.freezing.freeze_state import FreezeExtent
 
@@ -173,7 +173,7 @@ def _judge(frozen: "Frozen", *, deletes_only: bool) -> tuple[str, int]:
             why = "it ignores rights (skipACL), or the principal is its super user"
             let = f"{trial.server} let {trial.principal} {trial.proof.allowed[0]}"
             return f"NOT FROZEN: {let}: {why}", Exit.FOUND
-    if state.open and not (deletes_only and state.state is FreezeExtent.DELETES):
+    if state.open:
         return f"NOT FROZEN: {'; '.join([*state.open, *state.unknown])}", Exit.FOUND
     if state.unknown:
         return f"the rights are taken, but that they hold cannot be told: {'; '.join(state.unknown)}", Exit.UNDECIDABLE

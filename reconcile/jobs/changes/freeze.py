@@ -333,10 +333,11 @@ class _Run:
 
     def prove(self, proposal: engine.FreezeProposal, layout: Layout) -> Frozen:
         """Return whether the freeze holds: what the rights are, and what was refused without our identity."""
-        state = freeze_state.read_freeze_state(self.store, self.root)
+        only = self.request.deletes_only
+        state = freeze_state.read_freeze_state(self.store, self.root, deletes_only=only)
         trials, silent = self._trials(layout)
         tried_as = {trial.principal for trial in trials}
-        nodes = freeze_state.select_kept(layout, deletes_only=self.request.deletes_only)
+        nodes = freeze_state.select_kept(layout, deletes_only=only)
         untried = sorted({*freeze_state.list_other_principals(self.store, self.root, self.identity, nodes)} - tried_as)
         has_journal = (self.request.journal / audit_journal.JOURNAL).exists()
         return Frozen(

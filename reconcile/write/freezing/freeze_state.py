@@ -110,8 +110,13 @@ class FreezeState:
         return self.state in (FreezeExtent.FROZEN, FreezeExtent.DELETES)
 
 
-def read_freeze_state(store: MetadataStore, root: str) -> FreezeState:
+def read_freeze_state(store: MetadataStore, root: str, *, deletes_only: bool = False) -> FreezeState:
     """Return whether the rights below a root keep all bookies from listing ledgers.
+
+    Args:
+        store: only read.
+        root: of the ledgers.
+        deletes_only: whether what clients need may be open, and is not named then.
 
     Raises:
         UnavailableError: the store does not answer.
@@ -124,12 +129,14 @@ def read_freeze_state(store: MetadataStore, root: str) -> FreezeState:
         disabled: bool | None = store.children(join_key(root, REPLICATION_DISABLED)) is not None
     except AccessDeniedError:
         disabled = None
-    state = replace(_judge_rights(acls, denied, is_flat=is_flat), replication_disabled=disabled)
+    state = _judge_rights(acls, denied, is_flat=is_flat)
     if state.state in (FreezeExtent.PARTLY, FreezeExtent.THAWED):
         deletes = _judge_rights(acls, denied, is_flat=is_flat, deletes_only=True)
         if deletes.state is FreezeExtent.FROZEN:
-            return replace(state, state=FreezeExtent.DELETES, identity=deletes.identity)
-    return state
+            state = replace(state, state=FreezeExtent.DELETES, identity=deletes.identity)
+        if deletes_only:
+            state = replace(state, open=deletes.open)
+    return replace(state, replication_disabled=disabled)
 
 
 def _judge_rights(

@@ -186,6 +186,9 @@ def test_folders_that_clients_may_delete_are_not_frozen(tmp_path: Path) -> None:
     store.set_acl(ROOT, f"world:anyone:cdrwa,{OURS}:cdrwa", expected=rights.version)
     state = freeze_state.read_freeze_state(store, ROOT)
     assert (state.state, state.frozen) == (freeze_state.FreezeExtent.PARTLY, False)
+    assert [line.split()[0] for line in state.open] == ["/idgen", "/"]
+    # What clients need is not what is amiss.
+    assert freeze_state.read_freeze_state(store, ROOT, deletes_only=True).open == ("/ is open to world:anyone",)
 
 
 def test_clients_do_not_go_on_in_a_root_that_is_gone() -> None:

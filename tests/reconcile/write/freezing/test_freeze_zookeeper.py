@@ -151,9 +151,9 @@ def test_frozen_for_deletes_only_as_others_see_it_and_thawed(
     seen = run(capsys, "preflight", "--metadata", uri(zookeeper_server, root), "--json").result
     assert seen["freeze"]["state"] == "deletes-only"
     # What a full freeze takes besides waits to be confirmed.
-    offered = run(capsys, *freeze[:-1], "--json").result
-    assert offered["counts"]["changes"] > 0
-    assert run(capsys, *freeze[:-1], "--confirm", offered["hash"]).code == 0
+    more = run(capsys, *freeze[:-1], "--json").result
+    assert more["counts"]["changes"] > 0
+    assert run(capsys, *freeze[:-1], "--confirm", more["hash"]).code == 0
     # It holds more than is asked for: clients do not go on.
     held = run(capsys, *freeze)
     assert (held.code, "clients create" in held.out) == (0, False)
