@@ -13,12 +13,12 @@ from reconcile.cli.output import Output
 from reconcile.jobs.deletes.resurrection import find_deleted, read_deleted
 from reconcile.jobs.impact.cache import provide_catalog
 from reconcile.jobs.scrutiny import scrutinize as job
-from recovery.codecs.store import INSTANCE_ID, Layout
+from recovery.codecs.store import INSTANCE_ID
 from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
 from tests.support import impact_question
 from tests.support.command import Done, run
-from tests.support.deletes import INSTANCE, Ledger, fill_store, write_looks, write_references
+from tests.support.deletes import INSTANCE, Ledger, fill_zookeeper, name_looks, write_looks, write_references
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.real
@@ -32,11 +32,7 @@ _ROOTS = itertools.count()
 def uri(zookeeper_server: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A store with six ledgers."""
     monkeypatch.chdir(tmp_path)
-    root = f"/others-{next(_ROOTS)}/ledgers"
-    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
-    with open_store(uri, writable=True) as opened:
-        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
-    return uri
+    return fill_zookeeper(zookeeper_server, f"/others-{next(_ROOTS)}/ledgers", LEDGERS)
 
 
 def rename(uri: str, instance: str) -> None:
@@ -51,7 +47,7 @@ def list_looks(folder: Path, instance: str, *, without: tuple[int, ...] = ()) ->
     """Return options that name inventories of all bookies."""
     lacking = dict.fromkeys(("bk1:3181", "bk2:3181", "bk3:3181"), without)
     paths = write_looks(folder, LEDGERS, instance=instance, without=lacking)
-    return [word for path in paths for word in ("--inventory", path)]
+    return name_looks(paths)
 
 
 def require_refused(done: Done, mine: str = INSTANCE, other: str = OTHER) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from backends.protocols import MetadataStore, Write
+from backends.registry import open_store
 from recovery.codecs.ledger_record import encode
 from recovery.codecs.store import COOKIES, Layout, layout_bytes, ledger_key, places
 from recovery.dataset import DatasetWriter
@@ -18,6 +19,7 @@ from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.inventories import fill_row
+from tests.support.zookeeper_server import ZooKeeperServer
 
 BOOKIES: Final = ("bk1:3181", "bk2:3181", "bk3:3181")
 INSTANCE: Final = "8b5b1c0c-6d4f-4b0e-9d4a-1f6b7a1c2d3e"
@@ -82,6 +84,19 @@ def fill_store(store: MetadataStore, root: str, layout: Layout, ledgers: Iterabl
             store.write([write])
     for ledger in ledgers:
         store.write([Write(root + ledger_key(layout, ledger.id), ledger.raw)])
+
+
+def fill_zookeeper(server: ZooKeeperServer, root: str, ledgers: Iterable[Ledger]) -> str:
+    """Fill a root of a real ZooKeeper, in the hierarchical layout; return its URI."""
+    uri = f"zk+hierarchical://{server.hosts}{root}"
+    with open_store(uri, writable=True) as opened:
+        fill_store(opened.store, root, Layout.HIERARCHICAL, ledgers)
+    return uri
+
+
+def name_looks(looks: Iterable[str]) -> list[str]:
+    """Return the options that name inventories."""
+    return [word for path in looks for word in ("--inventory", path)]
 
 
 def write_looks(

@@ -13,7 +13,7 @@ from reconcile.write.audit_journal import JOURNAL
 from recovery.codecs.store import Layout
 from recovery.model.ids import LedgerId
 from tests.support.command import Done, run
-from tests.support.deletes import BOOKIES, Ledger, fill_store, write_looks, write_references
+from tests.support.deletes import BOOKIES, Ledger, fill_store, name_looks, write_looks, write_references
 from tests.support.memory_store import MemoryStore
 from tests.support.signing import Person, make_person
 
@@ -50,7 +50,7 @@ class Desk:
         """Verify what is due, with fresh looks and references."""
         self._looked += 1
         looks = write_looks(self.folder / f"look-{self._looked}", LEDGERS)
-        named = [word for path in looks for word in ("--inventory", path)]
+        named = name_looks(looks)
         refs = write_references(self.folder / "refs.jsonl", ())
         return self.write("delete", "verify", "--due", *named, "--references", refs, "--min-age", "0s", *words)
 
@@ -236,7 +236,7 @@ def test_receipts_say_what_each_bookie_removed(desk: Desk) -> None:
 
     def confirm(name: str, ledgers: list[Ledger], *bookies: str) -> Done:
         looks = write_looks(desk.folder / name, ledgers, bookies=bookies)
-        return desk.write("delete", "confirm", *(word for path in looks for word in ("--inventory", path)))
+        return desk.write("delete", "confirm", *name_looks(looks))
 
     first = confirm("one", rest, BOOKIES[0])
     assert (first.code, first.result["removed"]) == (4, {BOOKIES[0]: {"ledgers": 2, "entries": 20, "bytes": 200}})

@@ -16,7 +16,7 @@ from recovery.codecs.store import Layout, ledger_key
 from recovery.model.ids import LedgerId
 from tests.support.command import PROGRAM, environment, run
 from tests.support.delete_schedules import World
-from tests.support.deletes import Ledger, fill_store, write_looks, write_references
+from tests.support.deletes import Ledger, fill_zookeeper, name_looks, write_looks, write_references
 from tests.support.etcd_server import EtcdServer
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -62,10 +62,8 @@ def test_a_purge_that_is_killed_again_and_again(
     """`kill -9` wherever it is: no record goes without its tombstone, and the same command goes on to the end."""
     monkeypatch.chdir(tmp_path)
     root = "/killed-purge/ledgers"
-    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
-    with open_store(uri, writable=True) as opened:
-        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
-    looks = [word for path in write_looks(tmp_path / "looks", LEDGERS) for word in ("--inventory", path)]
+    uri = fill_zookeeper(zookeeper_server, root, LEDGERS)
+    looks = name_looks(write_looks(tmp_path / "looks", LEDGERS))
     numbers = [str(number) for number in range(40)]
     assert run(capsys, "delete", "request", *numbers, "--metadata", uri, "--soak", "0s").code == 0
     for _ in range(2):

@@ -22,7 +22,7 @@ from recovery.codecs.store import Layout, ledger_key
 from recovery.model.ids import LedgerId
 from tests.support import certificates
 from tests.support.command import environment, run
-from tests.support.deletes import BOOKIES, Ledger, fill_store, write_looks, write_references
+from tests.support.deletes import BOOKIES, Ledger, fill_zookeeper, write_looks, write_references
 from tests.support.java_client import start_client
 from tests.support.service import TOKEN, make_context, write_config
 from tests.support.waiting import until
@@ -61,9 +61,7 @@ def site(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFac
     certificates.authority(folder, "ca")
     certificates.signed(folder, "service", "ca")
     root = f"/{folder.name}/ledgers"
-    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
-    with open_store(uri, writable=True) as opened:
-        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
+    uri = fill_zookeeper(zookeeper_server, root, LEDGERS)
     given = ["--inventory-dir", str(folder / "inventories"), "--references", str(folder / "refs.jsonl")]
     more = f"[requests]\ndelete_verify = {json.dumps([*given, '--min-age', '0s'])}\n"
     path = write_config(folder, uri, "one", folder / "data", more=more, session="30s")
@@ -149,9 +147,7 @@ def test_a_service_that_nobody_vouches_for_is_not_told_the_token(site: Site) -> 
 def test_records_are_captured_before_a_question_comes(zookeeper_server: ZooKeeperServer, tmp_path: Path) -> None:
     """By the program itself, as `cache.background` asks; a question is answered from that capture, and makes none."""
     root = f"/{tmp_path.name}/ledgers"
-    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
-    with open_store(uri, writable=True) as opened:
-        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
+    uri = fill_zookeeper(zookeeper_server, root, LEDGERS)
     config = read_config(write_config(tmp_path, uri, "one", tmp_path / "data", background=True, session="30s"))
     with start_service(config, make_context()) as running:
         captures = config.data / "impact"

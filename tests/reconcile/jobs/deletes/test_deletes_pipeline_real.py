@@ -25,7 +25,7 @@ from recovery.codecs.store import Layout, ledger_key, mark_key, places
 from recovery.model.ids import LedgerId
 from tests.reconcile.test_references_pulsar import topic
 from tests.support.command import Done, run
-from tests.support.deletes import INSTANCE, Ledger, days_ago, fill_store, write_looks, write_references
+from tests.support.deletes import INSTANCE, Ledger, days_ago, fill_store, name_looks, write_looks, write_references
 from tests.support.etcd_server import EtcdServer
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -58,7 +58,7 @@ class Site:
         """Look at all bookies; return the options that name the inventories."""
         self.looked += 1
         found = write_looks(self.folder / f"look-{self.looked}", ledgers, **more)
-        return [word for path in found for word in ("--inventory", path)]
+        return name_looks(found)
 
     def verify(self, *words: object, code: int = 0, referenced: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
         """Verify what is due, with fresh looks and references."""

@@ -14,7 +14,7 @@ from recovery.codecs.store import Layout
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
 from tests.support.command import run
-from tests.support.deletes import Ledger, fill_store, write_looks, write_references
+from tests.support.deletes import Ledger, fill_store, name_looks, write_looks, write_references
 from tests.support.etcd_server import EtcdServer
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -47,7 +47,7 @@ def test_every_copy_names_what_was_purged(
         assert done.code == code, done.out + done.err
 
     purged = [ledgers[2].id, ledgers[-1].id]
-    looks = [word for path in write_looks(tmp_path / "looks", ledgers) for word in ("--inventory", path)]
+    looks = name_looks(write_looks(tmp_path / "looks", ledgers))
     bkmeta("delete", "request", *map(str, purged), "--soak", "0s", "--reason", "T-7")
     for _ in range(2):
         refs = write_references(tmp_path / "refs.jsonl", [])

@@ -15,7 +15,7 @@ from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
 from tests.support.command import run
-from tests.support.deletes import Ledger, fill_store, write_looks, write_references
+from tests.support.deletes import Ledger, fill_store, fill_zookeeper, name_looks, write_looks, write_references
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -31,15 +31,13 @@ def test_a_rebuilt_store_has_no_deleted_ledger(
 ) -> None:
     """A bookie that was away has the ledger still; all records are lost; the tombstone, found or named, wins."""
     monkeypatch.chdir(tmp_path)
-    uri = f"zk+hierarchical://{zookeeper_server.hosts}/rebuilt/ledgers"
-    with open_store(uri, writable=True) as opened:
-        fill_store(opened.store, "/rebuilt/ledgers", Layout.HIERARCHICAL, LEDGERS)
+    uri = fill_zookeeper(zookeeper_server, "/rebuilt/ledgers", LEDGERS)
 
     def bkmeta(*words: object, code: int = 0) -> None:
         done = run(capsys, *words, "--json")
         assert done.code == code, done.out + done.err
 
-    looks = [word for path in write_looks(tmp_path / "looks", LEDGERS) for word in ("--inventory", path)]
+    looks = name_looks(write_looks(tmp_path / "looks", LEDGERS))
     bkmeta("delete", "request", 3, "--metadata", uri, "--soak", "0s", "--reason", "T-7")
     for _ in range(2):
         refs = write_references(tmp_path / "refs.jsonl", [])
@@ -93,7 +91,7 @@ def test_no_advice_and_no_choice_of_many_brings_a_purged_ledger_back(
     with open_store(uri, writable=True) as opened:
         fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
     remove(range(2))
-    looks = [word for path in write_looks(tmp_path / "looks", LEDGERS) for word in ("--inventory", path)]
+    looks = name_looks(write_looks(tmp_path / "looks", LEDGERS))
     bkmeta("delete", "request", 3, "--metadata", uri, "--soak", "0s", "--reason", "T-7")
     for _ in range(2):
         refs = write_references(tmp_path / "refs.jsonl", [])

@@ -3,7 +3,7 @@
 import itertools
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
 from tests.reconcile.test_references_pulsar import topic
 from tests.support.command import Done, run
-from tests.support.deletes import Ledger, days_ago, fill_store, write_looks, write_references
+from tests.support.deletes import Ledger, days_ago, fill_store, name_looks, write_looks, write_references
 from tests.support.etcd_server import EtcdServer
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -90,11 +90,6 @@ class Site:
             words = ("--references", references, "--min-age", "0s", "--certificate", "c.json")
             self.bkmeta("delete", "verify", number, *looks, *words)
         self.bkmeta("delete", "purge", "--certificate", "c.json")
-
-
-def name_looks(paths: Iterable[str]) -> list[str]:
-    """Return the options that name inventories."""
-    return [word for path in paths for word in ("--inventory", path)]
 
 
 def read_findings(out: Path) -> dict[str, dict[int, dict[str, Any]]]:

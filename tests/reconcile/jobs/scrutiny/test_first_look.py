@@ -15,11 +15,10 @@ from reconcile.check.scrutiny.judge import LookJudgement, judge_range
 from reconcile.jobs.scrutiny import range_task
 from reconcile.jobs.scrutiny import scrutinize as job
 from recovery.codecs.keys import mark_keys
-from recovery.codecs.store import Layout
 from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
 from tests.support.command import Done, run
-from tests.support.deletes import Ledger, fill_store, write_looks
+from tests.support.deletes import Ledger, fill_zookeeper, name_looks, write_looks
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.real
@@ -55,11 +54,9 @@ def test_a_run_goes_on_from_what_is_whole(
 ) -> None:
     """Whatever became of its files meanwhile, the run ends with what a new one finds."""
     root = f"/{tmp_path.name}/ledgers"
-    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
-    with open_store(uri, writable=True) as opened:
-        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
+    uri = fill_zookeeper(zookeeper_server, root, LEDGERS)
     looks = write_looks(tmp_path / "looks", LEDGERS, without={"bk1:3181": (4,)})
-    words = ("scrutinize", "--metadata", uri, *(word for path in looks for word in ("--inventory", path)), "--json")
+    words = ("scrutinize", "--metadata", uri, *name_looks(looks), "--json")
     with monkeypatch.context() as killed:
         killed.setattr(job, "SecondLook", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert run(capsys, *words, "--out", tmp_path / "run").code == 130
@@ -80,9 +77,7 @@ def test_a_ledger_that_gets_lost_on_the_way_makes_the_run_invalid(
 ) -> None:
     """What is listed is counted by the capture, and not by what was judged: exit 1, and the figures say it."""
     root = f"/{tmp_path.name}/ledgers"
-    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
-    with open_store(uri, writable=True) as opened:
-        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
+    uri = fill_zookeeper(zookeeper_server, root, LEDGERS)
     looks = write_looks(tmp_path / "looks", LEDGERS)
     judge = judge_range
 
@@ -91,7 +86,7 @@ def test_a_ledger_that_gets_lost_on_the_way_makes_the_run_invalid(
         return replace(judged, verdicts=judged.verdicts.slice(1), suspect=judged.suspect[1:])
 
     monkeypatch.setattr(range_task, "judge_range", forget)
-    words = ("scrutinize", "--metadata", uri, *(word for path in looks for word in ("--inventory", path)), "--json")
+    words = ("scrutinize", "--metadata", uri, *name_looks(looks), "--json")
     done = run(capsys, *words, "--out", tmp_path / "run")
     assert (done.code, done.result["verdict"].split(":")[0]) == (1, "INVALID")
     assert done.result["counts"]["listed"] == len(LEDGERS)
@@ -110,9 +105,7 @@ def test_tables_of_ones_own_stand_for_bookies(
     A scrutiny without a folder says the same, and keeps nothing.
     """
     root = f"/{tmp_path.name}/ledgers"
-    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
-    with open_store(uri, writable=True) as opened:
-        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
+    uri = fill_zookeeper(zookeeper_server, root, LEDGERS)
     rows = [(bookie, ledger.id.ledger) for bookie in LEDGERS[0].members for ledger in LEDGERS]
     unknown = ("bk1:3181", 987)
     words = {}
@@ -145,9 +138,7 @@ def test_a_bookie_that_no_record_names_is_not_waited_for(
 ) -> None:
     """Its cookie is there, it is not registered: decommissioned. Nothing is to be learned of it by waiting."""
     root = f"/{tmp_path.name}/ledgers"
-    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
-    with open_store(uri, writable=True) as opened:
-        fill_store(opened.store, root, Layout.HIERARCHICAL, ())
+    uri = fill_zookeeper(zookeeper_server, root, ())
     done = run(capsys, "scrutinize", "--metadata", uri, "--recheck-after", "1d", "--out", tmp_path / "run", "--json")
     assert (done.code, done.result["found"], done.result["looked_at"]) == (0, {"COOKIE_WITHOUT_BOOKIE": 3}, 0)
 
@@ -157,15 +148,13 @@ def test_a_second_failure_softens_nothing_and_only_a_repair_resolves(
 ) -> None:
     """Two bookies lack a ledger; then neither is looked at; then its mark is all that is new; then it is repaired."""
     root = f"/{tmp_path.name}/ledgers"
-    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
-    with open_store(uri, writable=True) as opened:
-        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
+    uri = fill_zookeeper(zookeeper_server, root, LEDGERS)
     lacking = {"bk1:3181": (4,), "bk2:3181": (4,)}
     hurt, healed = (write_looks(tmp_path / name, LEDGERS, without=lost) for name, lost in (("a", lacking), ("b", None)))
     [path] = mark_keys(*(np.array([half], np.int64) for half in (0, 4)))
 
     def look(name: str, looks: list[str], *options: object) -> tuple[Done, set[tuple[str, str]]]:
-        words = ("scrutinize", "--metadata", uri, *(word for one in looks for word in ("--inventory", one)), "--json")
+        words = ("scrutinize", "--metadata", uri, *name_looks(looks), "--json")
         done = run(capsys, *words, "--out", tmp_path / name, *options)
         rows = open_dataset(tmp_path / name, "scrutiny").read("findings").to_pylist()
         return done, {(row["category"], row["severity"]) for row in rows if row["ledger"] == 4}

@@ -20,7 +20,7 @@ from recovery.codecs.store import Layout
 from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
 from tests.support.command import run
-from tests.support.deletes import BOOKIES, Ledger, fill_store, write_looks
+from tests.support.deletes import BOOKIES, Ledger, fill_store, name_looks, write_looks
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.real
@@ -75,7 +75,7 @@ def test_what_no_run_sees_alone(
         out = tmp_path / f"run-{number}"
         since = ("--since", tmp_path / f"run-{number - 1}") if 0 < number < 3 else ()
         done = run(
-            capsys, "scrutinize", "--metadata", cluster, *(word for path in looks for word in ("--inventory", path)),
+            capsys, "scrutinize", "--metadata", cluster, *name_looks(looks),
             "--grace", "20s", "--recheck-after", "0s", "--max-ops-s", "54321", "--out", out, *since,
             "--json",
         )  # fmt: skip

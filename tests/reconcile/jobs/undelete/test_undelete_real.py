@@ -293,7 +293,7 @@ def test_what_bkmeta_purged_stays_deleted(
     uri = f"zk+hierarchical://{server.hosts}{ROOT}"
     with open_store(uri, writable=True) as opened:
         deletes.fill_store(opened.store, ROOT, Layout.HIERARCHICAL, ledgers)
-    looks = [word for path in deletes.write_looks(tmp_path / "looks", ledgers) for word in ("--inventory", path)]
+    looks = deletes.name_looks(deletes.write_looks(tmp_path / "looks", ledgers))
 
     def delete(step: str, *words: object) -> None:
         done = run(capsys, "delete", step, *words, "--metadata", uri)
