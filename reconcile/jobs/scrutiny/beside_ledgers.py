@@ -197,11 +197,15 @@ def find_beside(
         )
 
     # While a capture reads one node after the other, the cluster goes on: only what a second read shows, too, counts.
-    first = {(finding.category, finding.subject) for finding in find(nodes)}
+    seen = list(find(nodes))
+    first = {(finding.category, finding.subject) for finding in seen}
     findings: list[Finding] = []
     if first:
         named = nodes["path"].filter(pc.is_in(nodes["kind"], value_set=pa.array(_OF_CLUSTER))).to_pylist()
-        paths = [*named, *(subject for _, subject in first)]
+        # A bookie that restarted during the capture may have no registration in it.
+        names = {name for finding in seen for name in finding.bookies}
+        registrations = [f"{folder}/{name}" for folder in places_of(layout).registrations for name in names]
+        paths = [*named, *registrations, *(subject for _, subject in first)]
         latest_nodes = read_nodes_again(opened.store, opened.root, nodes, paths)
         findings = [finding for finding in find(latest_nodes) if (finding.category, finding.subject) in first]
     # A bookie that is down is no harm by itself: what it should hold is looked at, and whether its ledgers are marked.
