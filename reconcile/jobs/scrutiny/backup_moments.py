@@ -10,13 +10,14 @@ from recovery.dataset import Dataset
 from recovery.errors import InputError
 
 
-def read_backup_moments(uri: str, starts: Iterable[datetime], catalog: Dataset) -> list[Moment]:
+def read_backup_moments(uri: str, starts: Iterable[datetime], catalog: Dataset, *, keeps_times: bool) -> list[Moment]:
     """Return the last transaction that a backup has from before each of some times; none where it begins later.
 
     Args:
         uri: of the backup.
         starts: when inventories began.
         catalog: of the store. A transaction that is newer than this says nothing of it.
+        keeps_times: whether the store keeps times: these say more than a backup that ends before an inventory.
 
     Raises:
         DatasetError: no backup, or a damaged one.
@@ -32,6 +33,7 @@ def read_backup_moments(uri: str, starts: Iterable[datetime], catalog: Dataset) 
         catalog, str(catalog.path), others=[InstanceSource(uri, backup.manifest.binding.get("instance_id"))]
     )
     newest = catalog.manifest["coverage"]["txn"]
-    times = {find_latest(start) for start in starts}
-    last = ((find_last_txn(backup, int(time.timestamp() * 1000)), time) for time in sorted(times))
+    times = {time: int(time.timestamp() * 1000) for time in map(find_latest, starts)}
+    reached = {time: at for time, at in times.items() if at <= backup.manifest.until_ms or not keeps_times}
+    last = ((find_last_txn(backup, at), time) for time, at in sorted(reached.items()))
     return [Moment(txn, time) for txn, time in last if txn is not None and (newest is None or txn <= newest)]

@@ -413,7 +413,8 @@ def _find_ages(
     rows = read_all(bookies.given, "bookies")
     moments = [] if kind.keeps_times else _read_moments(earlier)
     if request.history is not None:
-        moments += read_backup_moments(request.history, rows["started"].to_pylist(), catalog)
+        starts = rows["started"].to_pylist()
+        moments += read_backup_moments(request.history, starts, catalog, keeps_times=kind.keeps_times)
     registered = StoredReplication.from_nodes(catalog.read("nodes"), kind).registered
     return find_ages(rows, registered, moments, newest)
 
