@@ -498,9 +498,10 @@ class _Look:
             case freeze_state.FreezeExtent.FROZEN | freeze_state.FreezeExtent.DELETES:
                 # Without the hash of its password: a reader needs none.
                 freezer = (state.identity or "").rpartition(":")[0] or "no identity that could thaw it"
-                is_partial = state.state is freeze_state.FreezeExtent.DELETES
-                what = "frozen for deletes only, clients go on" if is_partial else "frozen"
-                self._say(PreflightLevel.OK, "freeze", f"{what}, by {freezer}")
+                text = f"frozen, by {freezer}"
+                if state.state is freeze_state.FreezeExtent.DELETES:
+                    text = f"frozen for deletes only, by {freezer}: clients go on"
+                self._say(PreflightLevel.OK, "freeze", text)
             case freeze_state.FreezeExtent.PARTLY:
                 text = f"frozen only in part: {'; '.join(state.open)}"
                 self._find(Category.PARTLY_FROZEN, "freeze", text)

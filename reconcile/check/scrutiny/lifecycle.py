@@ -108,9 +108,10 @@ def read_suppressions(path: Path, today: date) -> tuple[tuple[Suppression, ...],
 
 
 def _parse(entry: Any, where: str) -> Suppression:  # noqa: ANN401 - what TOML has
-    if not isinstance(entry, dict) or set(entry) - _KEYS:
-        unknown = ", ".join(sorted(set(entry) - _KEYS)) if isinstance(entry, dict) else "no table"
-        raise InputError(where, f"has unknown keys: {unknown}", _FORM)
+    if not isinstance(entry, dict):
+        raise InputError(where, "is not a table", _FORM)
+    if unknown := set(entry) - _KEYS:
+        raise InputError(where, f"has unknown keys: {', '.join(sorted(unknown))}", _FORM)
     missing = [key for key in ("category", "owner", "why", "until") if not entry.get(key)]
     if missing:
         raise InputError(where, f"lacks {', '.join(missing)}", _FORM)

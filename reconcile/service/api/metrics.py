@@ -6,7 +6,7 @@
     store_seen_seconds_ago      since the store was seen; missing: never
     runs_total{command}         runs that were begun
     missed_total{command}       runs that were due, and not begun before the next was due
-    broken_off_total{command}   runs with an instance that ended before them
+    broken_off_total{command}   runs that an instance began and did not end
     failures{command}           runs in a row without a verdict
     running{command}            1: one is under way
     exit_code{command}          of the last run
@@ -75,7 +75,7 @@ def _list_service(instance: Instance) -> Iterator[Metric]:
         ("runs", "Runs that were begun.", {name: job.number for name, job in jobs.items()}),
         ("missed", "Runs that were due, and not begun before the next was due.", {
             name: job.missed for name, job in jobs.items()}),
-        ("broken_off", "Runs with an instance that ended before them.", {
+        ("broken_off", "Runs that an instance began and did not end.", {
             name: job.broken_off for name, job in jobs.items()}),
     ]  # fmt: skip
     gauges: list[tuple[str, str, str, Mapping[str, float]]] = [

@@ -141,7 +141,17 @@ def test_the_same_for_programs(
     assert len(result["first_ten_minutes"]) == 6
 
 
+@pytest.mark.parametrize(
+    ("extent", "state", "says"),
+    [
+        ((), "frozen", "frozen, by digest:tool"),
+        (("--deletes-only",), "deletes-only", "frozen for deletes only, by digest:tool: clients go on"),
+    ],
+)
 def test_after_a_freeze(
+    extent: tuple[str, ...],
+    state: str,
+    says: str,
     zookeeper_server: ZooKeeperServer,
     root: str,
     tmp_path: Path,
@@ -152,7 +162,7 @@ def test_after_a_freeze(
     uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
     held = inventories(tmp_path, "new")
     monkeypatch.setenv("BKMETA_ZK_AUTH", "tool:secret")
-    freeze = ("freeze", "--metadata", uri, "--journal", tmp_path / "journal")
+    freeze = ("freeze", "--metadata", uri, "--journal", tmp_path / "journal", *extent)
     assert run(capsys, *freeze, "--confirm", run(capsys, *freeze, "--json").result["hash"]).code == 0
     done = run(capsys, "preflight", "--metadata", uri, *held)
     assert done.code == 3
@@ -161,7 +171,8 @@ def test_after_a_freeze(
     assert done.out.splitlines()[-1].startswith("next: bkmeta recover --inventory ")
     monkeypatch.delenv("BKMETA_ZK_AUTH")
     blind = run(capsys, "preflight", "--metadata", uri, *held, "--json").result
-    assert blind["freeze"]["state"] == "frozen"
+    assert blind["freeze"]["state"] == state
+    assert says in [finding["text"] for finding in blind["findings"]]
     assert blind["counts"]["ledgers_absent"] is None
     assert any(f["level"] == "undecided" and "BKMETA_ZK_AUTH" in f["text"] for f in blind["findings"])
 

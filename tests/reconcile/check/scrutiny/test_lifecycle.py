@@ -74,6 +74,7 @@ def test_a_suppression_ends_after_its_last_day(tmp_path: Path) -> None:
         ("[[suppress]\n", "is not TOML"),
         ("suppress = 3\n", "alone"),
         ("other = 1\n", "alone"),
+        ("suppress = [3]\n", "entry 1: is not a table"),
         (f'[[suppress]]\ncategory = "NONE"\n{WHO}until = 2026-06-01\n', "names no category"),
         (f'[[suppress]]\ncategory = "ONE_COPY"\n{WHO}', "lacks until"),
         ('[[suppress]]\ncategory = "ONE_COPY"\nuntil = 2026-06-01\n', "lacks owner, why"),
