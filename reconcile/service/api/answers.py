@@ -299,8 +299,9 @@ class Api:
     def _leading(self) -> Children:
         if not self._instance.leads:
             state = self._instance.seen.state
-            leader = state.leader or "no instance"
-            raise ApiError(Why.NOT_LEADER, f"{leader} leads, at {state.address or '?'}: ask there")
+            if not state.leader:
+                raise ApiError(Why.NOT_LEADER, "no instance leads yet: ask again in some seconds")
+            raise ApiError(Why.NOT_LEADER, f"{state.leader} leads, at {state.address}: ask there")
         return self._instance.children
 
     def run_now(self, request: pb.RunRequest, call: Call) -> pb.Status:

@@ -10,7 +10,7 @@ import pytest
 
 from reconcile.service._pb import service_pb2 as pb
 from reconcile.service.api.answers import Api
-from reconcile.service.api.methods import METHODS
+from reconcile.service.api.methods import METHODS, ApiError, Why
 from reconcile.service.config import read_config
 from reconcile.service.runs.children import Children, Finished
 from reconcile.service.runs.leader import Instance
@@ -101,6 +101,23 @@ def test_approvals_of_a_purge_are_passed_on(instance: Instance, monkeypatch: pyt
     assert "--confirm=ab" in notes.words
     none = ask(instance, monkeypatch, "purge-deletes", pb.PurgeRequest(certificate=b"of ledgers", confirm_hash="ab"))
     assert none.list_values("--approval") == []
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        (ServiceState(), "no instance leads yet: ask again in some seconds"),
+        (ServiceState(epoch=1, leader="two", address="host2:1"), "two leads, at host2:1: ask there"),
+    ],
+)
+def test_who_does_not_lead_says_whom_to_ask(instance: Instance, state: ServiceState, says: str) -> None:
+    """Or that no instance leads yet."""
+    instance._take(state)
+    with pytest.raises(ApiError) as refused:
+        Api(instance, {}).answer(
+            next(method for method in METHODS if method.path == "verify-deletes"), pb.VerifyRequest(), "ops"
+        )
+    assert (refused.value.why, refused.value.text) == (Why.NOT_LEADER, says)
 
 
 def _has(items: list[str], count: int) -> bool:
