@@ -49,7 +49,7 @@ class IndexReuse:
         self._stable = np.array(sorted(stable), np.int64)
         binding, reused = state.previous.binding, state.previous.reused
         if binding is not None and binding.every != confirms_all:
-            reused.reason = "the bookie stopped in another way then, so all places of entries are checked"
+            reused.reason = "only one of the two collections was after a clean stop, so the whole index is read again"
         elif binding is not None and not binding.index_sound:
             reused.reason = "the index was damaged when the earlier inventory was made"
 

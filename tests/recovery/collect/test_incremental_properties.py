@@ -541,6 +541,25 @@ def test_what_changed_about_the_bookie_itself(
     assert not reason or (seen.reused.ledgers, seen.reused.files) == (0, 0)
 
 
+@pytest.mark.parametrize("make", [World, DbWorld])
+def test_after_another_kind_of_stop_the_index_is_read_again(make: type[World], tmp_path: Path) -> None:
+    """A bookie that was killed, and then stopped: then all locations were confirmed, now those in doubt."""
+    world = make(tmp_path, 7)
+    marks = [folder / "current" / "DIRTY" for folder in world.made.ledger_dirs]
+    for mark in marks:
+        mark.touch()
+    world.settle()
+    run(world, tmp_path / "a", keep=True)
+    for mark in marks:
+        mark.unlink()
+    seen = run(world, tmp_path / "b", since=tmp_path / "a")
+    run(world, tmp_path / "whole")
+    require_same(tmp_path / "b", tmp_path / "whole")
+    assert seen.reused is not None
+    assert "only one of the two collections was after a clean stop" in seen.reused.reason
+    assert seen.reused.ledgers == 0
+
+
 def test_what_another_version_of_the_program_kept_is_not_taken_over(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
