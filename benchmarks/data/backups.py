@@ -40,7 +40,7 @@ _RIGHTS: Final = '[{"perms":31,"scheme":"world","id":"anyone"}]'
 
 
 def write(folder: Path, ledgers: int) -> None:
-    """Write the backup, of which so many ledgers are left in the end."""
+    """Write the backup; so many ledgers are left at its end."""
     tops = [ROOT, ROOT + OWN_ROOT]
     binding = {"uri": f"zk://hosts{ROOT}", "root": ROOT, "layout": str(LAYOUT), "tops": tops, "means": "logs"}
     writer = BackupWriter(folder, binding)

@@ -108,7 +108,7 @@ def settle_range(
         rows = set_outcome(rows, part.compared.shown[deleted & on], "held", Refusal.MASS_DELETION)
     else:
         rows = set_outcome(rows, part.compared.shown[deleted & on], "deleted", Refusal.DELETED_OUTSIDE)
-    # It deleted another ledger of the id, whatever was said of it above.
+    # The deletion was of another ledger under the id: this replaces the outcomes above.
     rows = set_outcome(rows, part.compared.shown[another], "held", Refusal.TWO_HISTORIES)
     rows = set_outcome(rows, part.compared.shown[part.collided & on], "held", Refusal.SCOPE_COLLISION)
     return replace(part, rows=rows)

@@ -150,7 +150,7 @@ def read_known(
 
 
 def find_lacking(place: DatasetPlace, rows: pa.Table) -> Mask:
-    """Return of which ledgers an object is gone, or too short: seen by its size alone, nothing of it is read.
+    """Return which ledgers have an object that is gone or too short: sizes are read, no content.
 
     Args:
         place: of the archive.

@@ -369,7 +369,7 @@ class BackupWriter:
         return Path(tempfile.mkdtemp(prefix="bkmeta-base-")) / "base"
 
     def give_up_base(self, folder: DatasetPlace) -> None:
-        """Remove what there is of a base that is not added, of which an encrypted one is not encrypted yet.
+        """Remove the folder of a base that is not added; what it has is not encrypted yet.
 
         Args:
             folder: from `begin_base`.

@@ -1,4 +1,4 @@
-"""The program that bookies' hosts get as one file: `collect`, `export`, `inspect`, `preflight`, `doctor`, no more."""
+"""The program that bookies' hosts get as one file: only `collect`, `export`, `inspect`, `preflight` and `doctor`."""
 
 import multiprocessing
 import sys

@@ -194,7 +194,7 @@ def test_the_row_of_backups_seals_every_change(tmp_path: Path) -> None:
 
 
 def test_the_row_of_a_month_of_a_backup_shows_what_is_left(tmp_path: Path) -> None:
-    """A whole backup, of which every ledger that was not deleted is shown, by the stage and by its floor."""
+    """A whole backup: the stage and its floor each show every ledger that was not deleted."""
     (tmp_path / "scratch").mkdir()
     [row] = [row for row in ROWS if row.name == "backup-point"]
     with row.open(Place(tmp_path, tmp_path / "scratch", 200)) as contestants:

@@ -36,7 +36,7 @@ PROGRAM = (sys.executable, "-m", "reconcile.cli")
 FIRST = 100_000
 """Id of the first ledger that is made under load."""
 RATE, TOGETHER = 2_000, 20
-"""Changes a second of which the age of a backup's end is measured; changes of a transaction."""
+"""Changes a second while the age of a backup's end is measured; changes of a transaction."""
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.timeout(1800)]
 

@@ -1,4 +1,4 @@
-"""Backups that tests make: of a store in memory whose changes are remembered as a feed gives them, of real files."""
+"""Backups that tests make: of a store in memory that remembers its changes as a feed gives them, of real files."""
 
 import threading
 from collections.abc import Sequence

@@ -346,9 +346,7 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
         *(
             []
             if coverage["marks_kept"]
-            else [
-                "BookKeeper has no marks and no auditor on etcd: none were looked at, and no bookie's loss is repaired"
-            ]
+            else ["BookKeeper has no marks and no auditor on etcd: none were checked, and no bookie's loss is repaired"]
         ),
         *(
             [

@@ -29,7 +29,7 @@ class MarkedCopies:
         marked: ledgers whose mark was written.
         elsewhere: those that keep the mark of another place.
         unmarked: those whose mark was removed.
-        lacking: those of which objects are gone.
+        lacking: ledgers with an object that is gone.
     """
 
     marked: int

@@ -44,11 +44,11 @@ class ArchiveSample:
 def prove_sample(
     marks: Mapping[LedgerId, ArchiveMark], records: Mapping[LedgerId, LedgerMetadata], count: int
 ) -> ArchiveSample:
-    """Read a random sample of the ledgers back whose mark names an archive of bkmeta's.
+    """Read back a random sample of the ledgers with a mark that names an archive of bkmeta's.
 
     Args:
         marks: of ledgers.
-        records: of these ledgers in the store; of one that has none only the copy itself is looked at.
+        records: of these ledgers in the store; without a record, only the copy itself is checked.
         count: how many are read.
     """
     sample = ArchiveSample()
@@ -80,7 +80,7 @@ def _is_ours(where: str) -> bool | str:
 
 
 def _find_loss(place: DatasetPlace) -> bool | str:
-    """Return what is gone of a place that says of itself nothing; False: another application's copy may be there."""
+    """Return what is gone of a place without an `archive.json`; False: another application's copy may be there."""
     try:
         if place.is_file():
             return False

@@ -309,7 +309,7 @@ def _remove_probe(store: MetadataStore, key: str) -> None:
 def list_other_principals(
     store: ControlledStore, root: str, identity: str, nodes: Iterable[str] = tuple(KEPT)
 ) -> tuple[str, ...]:
-    """Return who else the ACLs of a freeze name: that somebody is refused can only be seen by connecting as them.
+    """Return the other principals that a freeze's ACLs name: only a connection as one shows whether it is refused.
 
     Args:
         store: only read.

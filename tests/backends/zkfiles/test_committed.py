@@ -99,7 +99,7 @@ def test_a_server_that_is_always_behind_is_read_on(servers: _Servers, monkeypatc
 def test_too_much_without_a_proof_is_a_gap_once_a_later_epoch_has_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody tells what clients are shown, and one log is no majority: its own epoch says that the old one is over."""
+    """No server says what clients see, and one log is no majority: its own epoch shows that the old one is over."""
     monkeypatch.setattr(committed, "_PENDING", 4)
     alone = _Servers(tmp_path, 1)
     for counter in range(1, 7):
@@ -132,5 +132,5 @@ def test_a_question_that_fails_in_an_unknown_way_fails_the_feed() -> None:
             return True
         return False
 
-    until(failed, "the failure is told")
+    until(failed, "the failure is reported")
     shown.close()

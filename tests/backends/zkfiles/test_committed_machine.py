@@ -203,7 +203,7 @@ class Ensemble(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def kill(self, data: st.DataObject) -> None:
-        """A server dies; without most servers, or without the leader, nobody follows."""
+        """A server dies; without most servers, or without the leader, no server follows."""
         self._kill(data.draw(st.sampled_from(self.peers)))
 
     def _kill(self, peer: Peer) -> None:
@@ -234,7 +234,7 @@ class Ensemble(RuleBasedStateMachine):
     def _elect(self, chosen: list[Peer]) -> None:
         self.leader = max(chosen, key=lambda peer: (peer.epoch, peer.last))
         kept = {record.zxid for record in self.leader.records}
-        # What it does not have never is: a multi that failed, which nobody commits, changes nothing.
+        # What the leader lacks is never committed: a multi that failed and is not committed changes nothing.
         self.harmless |= {record.zxid for record in self.history if record.fails} - kept
         self.history = list(self.leader.records)
         self.epoch, self.counter = self.epoch + 1, 0
@@ -269,7 +269,7 @@ class Ensemble(RuleBasedStateMachine):
 
     @rule(looks=st.sampled_from([1, 2, 30]))
     def follow(self, looks: int) -> None:
-        """The feed looks at the logs."""
+        """The feed reads the logs."""
         self._look(looks)
 
     @rule()

@@ -52,7 +52,7 @@ def test_only_multis_that_failed_differ_and_their_marks_do_not() -> None:
 
 @pytest.mark.parametrize("numbers", [(1, 2), (2, 3), (1, 3), (1, 2, 3)])
 def test_most_logs_prove_a_multi_that_failed(numbers: tuple[int, ...]) -> None:
-    """Whichever servers are most, and whichever is read: all that clients were told of is followed."""
+    """Whichever servers are the majority, and whichever is read: the feed follows all that clients see."""
     feed = _feed([FOLDER / str(number) for number in numbers])
     base = feed.open_base()
     assert isinstance(base, ScannableStore)

@@ -98,7 +98,7 @@ def test_an_index_that_leads_to_another_scope_is_no_copy(tmp_path: Path, storage
     ("flags", "outcome"),
     [
         (0xA1, VerifyOutcome.CORRUPT),  # the digest of another type
-        (0xA9, VerifyOutcome.UNCHECKED),  # of a type that nobody knows
+        (0xA9, VerifyOutcome.UNCHECKED),  # of an unknown type
         (0xA3, VerifyOutcome.CORRUPT),  # the right one, and a payload that is not
     ],
 )

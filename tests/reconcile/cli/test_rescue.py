@@ -304,7 +304,7 @@ def test_rights_that_are_none_are_asked_for_again(answer: str, is_one: bool, tmp
 
 
 def test_only_older_ledgers_of_ids_in_the_store_are_given_up(tmp_path: Path) -> None:
-    """An id of which the store has neither ledger is held, and stays so; without a lock there is nothing to give up."""
+    """If the store has neither ledger of an id, it stays held; without a lock there is nothing to give up."""
     whole = [(0, ["b1", "b2", "b3"])]
     rows = [
         fill_row(
@@ -458,7 +458,7 @@ def test_older_ledgers_that_a_person_saved_are_neither_exported_nor_given_up(
 def test_what_is_gone_is_given_up_by_name(
     of_folder: str, of_bookie: str, lost: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder, a bookie, or both: the commands are told so; what may come back is not."""
+    """A folder, a bookie, or both are given to the commands as lost; what may come back is not."""
     collected = {
         "bk1": FetchedBookie("bk1", "b1:3181", False, "half", (Gap("/disk2", True),), ("/disk1", "/disk2")),
         "bk2": FetchedBookie("bk2", None, is_complete=False, verdict="not collected"),
@@ -499,7 +499,7 @@ def test_rights_of_a_secured_store_are_asked_for(zookeeper_server: ZooKeeperServ
 def test_deletes_are_taken_back_frozen_or_not(
     answer: str, zookeeper_server: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is stopped; with no nothing is frozen or thawed either, and apply is told that bookies run.
+    """Nothing is stopped. After the answer no, nothing is frozen or thawed either, and apply gets `--accept-unfrozen`.
 
     What the commands themselves do is tried on real bookies, in tests/real.
     """

@@ -255,7 +255,7 @@ def test_counters_are_read_by_the_layout_that_a_catalog_says(tmp_path: Path) -> 
 
 
 def test_one_catalog_that_remembers_is_enough_to_count_deletions(tmp_path: Path) -> None:
-    """Beside one that has no history; of a catalog that nobody chose to a time nothing was deleted in masses."""
+    """The other one may have no history. One without a chosen time shows no mass deletion."""
     silent, told = written(tmp_path / "silent", {3: RECORD}), written(tmp_path / "told", history=[(1, "deleted")])
     copies = pa.Table.from_pylist([{**copy_row(n, "a:1", [0])} for n in (1, 2)], schema=tables.COPIES)
     for catalogs in ((silent, told), (told, silent)):

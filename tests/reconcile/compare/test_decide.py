@@ -124,7 +124,7 @@ def test_stated_quorums_are_taken_of_the_ledgers_that_they_name() -> None:
 
 
 def test_bookies_run_that_the_store_has_a_registration_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not those of which it has a cookie; without a store none is known to run."""
+    """Not bookies with a cookie alone; without a store no bookie is known to run."""
     running: list[list[str]] = []
 
     def keep(_: pa.Table, names: Iterable[str]) -> dict[str, int | None]:

@@ -233,7 +233,7 @@ def test_a_deletion_names_its_session_and_the_histories_that_were_read(tmp_path:
 
 
 def test_nodes_are_compared_with_those_of_the_newest_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is one; without a store nothing stands beside the ledgers."""
+    """If there is one; without a store no nodes are compared."""
     told: list[tuple[str, str | None]] = []
 
     def keep(store: nodes.Side, snapshot: nodes.Side | None, *_: object, **__: object) -> list[object]:

@@ -178,7 +178,7 @@ class Seen:
 
 
 def a_catalog(folder: Path, *records: LedgerMetadata, time: int = 5) -> Dataset:
-    """Write a catalog whose counter of ids is 7."""
+    """Write a catalog with 7 in its counter of ids."""
     counter = {"path": generator_key(Layout.HIERARCHICAL), "children_created": 7}
     numbered = dict(enumerate(records, 1))
     return written(folder, numbered, nodes=[counter], coverage={"complete": ["nodes"]}, uri=folder.name, at=at(time))

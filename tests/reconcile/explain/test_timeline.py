@@ -1,4 +1,4 @@
-"""A ledger's whole life out of a backup: what its record became, when, by whom; and what of it nobody can say."""
+"""A ledger's whole life out of a backup: what its record became, when, by whom; and what cannot be known."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -46,7 +46,7 @@ OPEN = LedgerMetadata(
 
 
 def read_history(folder: Path) -> pa.Table:
-    """Return what a server's own files say of keys below the root."""
+    """Return the history of keys below the root, from a server's own files."""
     return pa.Table.from_batches(ZooKeeperFiles(folder).history(ROOT), schema=CHANGES)
 
 

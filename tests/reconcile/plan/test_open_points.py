@@ -49,7 +49,7 @@ class Plan:
 
 
 def test_of_what_is_created_rights_are_named_or_lacking() -> None:
-    """Holds among it; those that ledgers get are told by what they are. What is replaced keeps its own."""
+    """Holds count, too. The rights that ledgers get are counted by ACL. What is replaced keeps its own."""
     rows: list[dict[str, Any]] = [
         *({"op": op, "kind": "ledger", "acl": "a"} for op in ("create", "hold", "create", "replace")),
         {"op": "create", "kind": "ledger", "acl": "b"},

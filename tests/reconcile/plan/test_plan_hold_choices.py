@@ -241,9 +241,9 @@ LEFT = (
     left_alone(8, ledger_metadata.encode(HOLD), restore=RECORD),
     left_alone(9, ledger_metadata.encode(HOLD), restore=RECORD),
 )
-"""Two that were deleted, one that only a snapshot has, a hold of the store, what nobody can read, three other holds.
+"""Two that were deleted, one that only a snapshot has, a hold of the store, an unreadable record, three other holds.
 
-Of the last one an upper layer says that it was deleted, while the store still holds it.
+An upper layer reports that the last one was deleted, while the store still holds it.
 """
 
 
@@ -392,7 +392,7 @@ def test_a_loss_is_accepted_after_a_choice_as_before_it(label: str, untouched: D
 def test_what_would_have_been_replaced_stays_where_it_is_dropped(
     ledger: int, label: str, outcome: str | None, untouched: Dataset, tmp_path: Path
 ) -> None:
-    """The hold of the store is one again, and is told as held; what cannot be read is no hold."""
+    """The hold of the store is a hold again, and is reported as held; an unreadable record is no hold."""
     one = LedgerId(0, ledger)
     chosen = edited(untouched, tmp_path / "chosen", choose={one: label})
     dropped = edited(chosen, tmp_path / "dropped", drop=frozenset({one}))

@@ -63,7 +63,7 @@ def test_before_a_session_the_store_is_what_its_files_show(tmp_path: Path, monke
 
 
 def make_chain(place: Path, sessions: Mapping[int, int]) -> tuple[Backup, FollowedMemory]:
-    """Return a backup of five ledgers, of which some sessions delete one each, a seal after each delete."""
+    """Return a backup of five ledgers. Each session deletes one of them; a seal follows each delete."""
     store = FollowedMemory()
     for number in range(5):
         store.put(name_ledger(number), b"x")
@@ -97,7 +97,7 @@ def test_before_a_session_that_deleted_nothing_is_before_its_first_change(tmp_pa
 
 
 def test_what_is_no_session_of_the_backup_is_refused(tmp_path: Path) -> None:
-    """One that changed nothing, no number, and stores of which a backup knows no sessions."""
+    """One that changed nothing, no number, and any of a store that has no sessions in its backup."""
     backup, _ = make_chain(tmp_path / "b", {7: 1})
     with pytest.raises(InputError, match="is a session that changed nothing"):
         choose_point(backup, "before:0x9")

@@ -189,7 +189,7 @@ def test_a_copy_of_another_entry_is_no_copy_of_this_one(size: int, write: int) -
 
 @pytest.mark.parametrize(("last", "accepted", "extra"), [(8, False, 0), (9, False, 0), (10, True, 5), (11, True, 5)])
 def test_a_newcomer_ends_behind_whom_it_replaced(last: int, extra: int, *, accepted: bool) -> None:
-    """Who has no entry that the other lacks has replaced nobody, though both end at once."""
+    """A bookie without an entry that the other lacks has not replaced it, though both end at once."""
     decision = decide_one(lay_out([*range(10)], [*range(5, last + 1)]), 1, 1)
     assert decision.accepted.tolist() == [accepted]
     if accepted:

@@ -141,7 +141,7 @@ def test_a_ledger_that_is_not_whole_with_what_is_put_back_settles_nothing() -> N
     ],
 )
 def test_which_rows_a_bookie_serves(source: str, dirty: bool | None, *, strong: bool) -> None:
-    """Beside another one of which the opposite is known."""
+    """Beside another bookie with the opposite `dirty`."""
     listed = [
         one | {"dirty": dirty if one["bookie"] == NAMES[0] else not dirty}
         for one in simulator.bookies(NAMES[:2]).to_pylist()

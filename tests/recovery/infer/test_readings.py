@@ -307,7 +307,7 @@ def test_which_length_a_reading_has(
 
 
 def test_who_only_knows_a_ledger_holds_none_of_it() -> None:
-    """Beside those that hold some it is not named; alone, and in limbo, there is nobody to read from."""
+    """Beside bookies with entries it is not named; alone, and in limbo, there is no bookie to read from."""
     held = {"a:3181": [0, 1, 5, 9, 20], "b:3181": [2, 3, 5, 11], "c:3181": [1, 4, 20]}
     rows = [row(bookie, own, limbo=True) for bookie, own in held.items()]
     found = recover([*rows, row("d:3181", [])])

@@ -192,7 +192,7 @@ def test_nothing_is_left_open_where_a_bookie_was_not_read_whole(state: str, *, c
 
 @pytest.mark.parametrize("password", [simulator.PASSWORD, None])
 def test_a_stored_lac_verifies_only_what_a_password_opens(password: bytes | None) -> None:
-    """Of a ledger whose password nobody gave nothing is verified."""
+    """Without the ledger's password nothing is verified."""
     record = encode_lac_record(7, 12, Digest.HMAC, simulator.PASSWORD)
     plain = [row(bookie, range(20), headers=[header(19, digest=None)]) for bookie in NAMES[:3]]
     rows = [plain[0] | {"explicit_lac": 12, "lac_record": record}, *plain[1:]]

@@ -259,7 +259,7 @@ def test_what_has_no_end_or_a_record_of_its_own_is_left_as_it_is() -> None:
 
 
 def test_only_what_somebody_said_was_deleted_is_stated() -> None:
-    """Not what only a store's history shows; nor what nobody said anything of."""
+    """Not what only a store's history shows; nor what no reference states."""
     rows: list[dict[str, Any]] = [
         {"ledger": number, "bucket": 0, "scope": 0, "deleted": deleted, "deletion": deletion}
         for number, (deleted, deletion) in enumerate(

@@ -83,7 +83,7 @@ def fit_by_hand(
 
 
 def draw(rng: Random) -> tuple[dict[str, list[int]], str]:
-    """Draw who holds what of an ensemble, of which bookies were copied, gone, back, or lost an entry."""
+    """Draw what each bookie of an ensemble holds; some were copied, gone, back, or lost an entry."""
     ensemble, write = rng.choice(SHAPES[:5])
     end = rng.choice([0, 1, 2, 5, 8])
     names = iter(rng.sample("abcde", 5))

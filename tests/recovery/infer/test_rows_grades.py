@@ -34,7 +34,7 @@ def test_each_digest_type_can_be_verified(digest: Digest) -> None:
     ],
 )
 def test_a_copy_shows_that_a_ledger_was_closed(columns: dict[str, Any], grade: str) -> None:
-    """Where it heard of the last entry, which no bookie was told of."""
+    """If it knows that the last entry is acknowledged, and its writer told no bookie so."""
     assert recover(full(3, 30, **columns))["grades"]["state"] == grade
 
 
@@ -72,7 +72,7 @@ def test_a_ledger_may_end_anywhere_from_its_lac_on_or_before_what_a_member_lacks
     assert ends(recover(lacking, names=FOUR, prior=STRIPED)) == ["11..28"]
     # Of a shape of more copies each entry may be such a one.
     assert ends(recover(lacking, names=FOUR)) == ["-1..28"]
-    # Of who holds what, nobody knows how many copies there were.
+    # Pieces alone do not show how many copies there were.
     pieces = {NAMES[0]: [0, 1, 5, 9, 20], NAMES[1]: [2, 3, 5, 11], NAMES[2]: [1, 4, 20]}
     universal = recover([row(name, own, limbo=True) for name, own in pieces.items()])
     assert (universal["reading"], ends(universal)) == ("universal", ["19"])

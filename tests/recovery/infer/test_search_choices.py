@@ -293,7 +293,7 @@ def test_a_shape_that_would_end_it_later_leaves_the_end_open(least: int, end: in
         # Entry 0 alone is left; and its length is not shown.
         ({"a": [0, 2], "b": [0], "c": [0]}, [0, 2], 0, None),
         ({"a": [0, 2], "b": [0], "c": [0]}, [2], 2, Refusal.RAGGED_TAIL),
-        # Nobody has the first one.
+        # No bookie has the first entry.
         ({"a": [1, 2], "b": [1], "c": [1]}, [2], 2, Refusal.NOT_FROM_ZERO),
         ({"a": [1, 2], "b": [1], "c": [1]}, [1, 2], 2, Refusal.NOT_FROM_ZERO),
     ],
@@ -310,7 +310,7 @@ def test_a_ledger_may_end_at_its_first_entry(
 
 @pytest.mark.parametrize(("lac", "end"), [(-1, 8), (7, 8), (8, 8), (9, 10)])
 def test_nothing_is_cut_off_up_to_a_lac(lac: int, end: int) -> None:
-    """What nobody holds any more, and a LAC tells of, was acknowledged."""
+    """An entry that no bookie holds any longer, and that a LAC covers, was acknowledged."""
     heads = {name: [HEADS[e] for e in own] for name, own in with_hole(9).items()}
     heads["a"][-1] = header(10, lac=lac)
     assert find(with_hole(9), prior_of((3, 3), stated=(3, 3, 2)), PLAIN, **heads).end == end

@@ -113,7 +113,7 @@ def test_a_shape_that_is_seen_may_change_with_every_entry() -> None:
 
 
 def test_no_shape_is_larger_than_the_cluster_or_hides_more_than_it_may() -> None:
-    """As many bookies as there are may be an ensemble; as many as are tolerated may not have been looked at."""
+    """An ensemble may have as many bookies as there are, and hide as many of them as are tolerated."""
     known = read([[0], [0]])
     assert shapes_of(explain_by(known, [(11, 2)])) == [None]
     assert shapes_of(explain_by(known, [(10, 2)])) == [(10, 2)]

@@ -81,7 +81,7 @@ def test_each_column_has_to_agree(shown: Row, record: Row, *, agrees: bool) -> N
     [(-1, "universal", True), (0, "universal", False), (0, "likeliest", True), (-1, "likeliest", True)],
 )
 def test_whoever_holds_nothing_is_in_no_wrong_place(end: int, reading: str, *, agrees: bool) -> None:
-    """A shape that nobody shows is in doubt from the first entry on."""
+    """A shape that no bookie shows is in doubt from the first entry on."""
     both = {"last_entry": end, "length": 10 * (end + 1)}
     rows = [one | {"headers": [header(29, lac=-1)]} for one in striped(30)]
     assert agree(rows, both | {"reading": reading}, both) == agrees
@@ -152,7 +152,7 @@ def draw(rng: Random) -> tuple[Row, Row]:
 
 
 def test_segments_are_compared_as_a_loop_compares_them() -> None:
-    """In batches of one and of several, of which all agree, some, or none: with W = E in any order."""
+    """In batches of one and of several pairs: all agree, some, or none. With W = E the order is free."""
     rng = Random(5)
     seen: Counter[bool] = Counter()
     for size in [1] * 50 + [2, 3, 5] * 20:

@@ -22,7 +22,7 @@ KEY: Final = b"k" * 32
 
 
 def with_headers(*headers: Row) -> LedgerFacts:
-    """Return three full copies of thirty entries, of which these headers were read."""
+    """Return three full copies of thirty entries; these headers were read from the first."""
     return read([{"a": [*range(30)], "b": [*range(30)], "c": [*range(30)]}], a=headers, b=[], c=[])
 
 
@@ -58,7 +58,7 @@ LENGTHS: Final[Sequence[tuple[Sequence[Row], dict[str, Any], str, tuple[Refusal,
     ((told(21),), {"last_entry": 20, "length": 220}, "", None),
     ((told(21),), {"last_entry": 20, "length": 210}, "", None),
     ((told(21),), {"last_entry": 20, "length": 219}, "", (Refusal.LENGTHS_DIFFER, "210")),
-    # A recovery that nobody of an empty segment answered counts nothing; nothing else is 0 with entries.
+    # A recovery without an answer from an empty segment counts nothing; no other length is 0 with entries.
     (IN_ORDER, {"length": 0, "segments": (Segment(0, NAMES[:3]), Segment(30, NAMES[:3]))}, "", None),
     (IN_ORDER, {"length": 0}, "", (Refusal.LENGTHS_DIFFER, "300")),
     (

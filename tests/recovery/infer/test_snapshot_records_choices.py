@@ -62,7 +62,7 @@ def left_open(record: LedgerMetadata, rows: Sequence[Row], **given: Any) -> Row:
     return found
 
 
-# Of what no bookie that was looked at has any.
+# Ledgers without entries on the bookies that were read.
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def left_open(record: LedgerMetadata, rows: Sequence[Row], **given: Any) -> Row:
 def test_who_may_have_a_ledger_that_was_open(
     looked_at: Sequence[str], hiding: Sequence[str], holders: list[str] | None
 ) -> None:
-    """Members that were not looked at; and, from A of them on, all bookies that may hide it. Nobody: it is left out."""
+    """Members that were not read; and, from A of them on, all bookies that may hide it. Without any, it is left out."""
     found = hold_by_members(catalog({LedgerId(0, 7): OPEN}), looked_at, hiding).to_pylist()
     if holders is None:
         assert found == []
@@ -152,7 +152,7 @@ def test_the_last_segment_may_begin_at_the_last_entry() -> None:
 
 
 def test_what_a_recovery_may_lose_is_not_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is held of it, something is hidden, somebody asked for less, or it is in too many pieces."""
+    """No bookie has it, a bookie was not read, only acknowledged entries are wanted, or it is in too many pieces."""
     record = replace(OPEN, write_quorum=3)
     assert left_open(record, [row(A, [])])["state"] != "OPEN"
     hidden = InferOptions(SECRET.passwords, unscanned_bookies=("z:3181",))
@@ -215,7 +215,7 @@ def test_a_closed_ledger_of_other_members_gets_those_that_have_it(entries: int) 
 
 
 def test_segments_behind_all_entries_are_kept_and_one_at_the_last_entry_is_not_doubled() -> None:
-    """What nobody has may be where the record has it."""
+    """An entry that no bookie has may be where the record has it."""
     away = replace(TRUE, write_quorum=3, segments=(Segment(0, GONE), Segment(29, GONE)))
     found = compared(away, full(3, 30))
     assert [segment["first"] for segment in found["segments"]] == [0]
@@ -279,7 +279,7 @@ def test_holes_are_listed_up_to_the_end_of_what_is_guarded_by_a_record() -> None
 
 
 def test_what_bookies_alone_would_cut_off_is_a_hole_below_a_guarded_records_end() -> None:
-    """Nobody has entry 9, which would end the ledger; the record ends behind it."""
+    """No bookie has entry 9, which would end the ledger; the record ends behind it."""
     stored = replace(TRUE, write_quorum=3, last_entry=10, length=9999)
     rows = [row(name, [*range(9), *([10] if name == A else [])]) for name in NAMES[:3]]
     rows = [one | {"headers": [header(one["last"], lac=-1)]} for one in rows]
@@ -345,7 +345,7 @@ def row_of(copies: Sequence[Row]) -> tuple[facts.LedgerFacts, LedgerRow]:
 def test_who_takes_a_position_that_nobody_shows(
     recorded: Sequence[str], members: Sequence[int], wanted: Sequence[str]
 ) -> None:
-    """The record's member of that position, unless it stands elsewhere; nobody stands there twice."""
+    """The record's member of that position, unless it has another one; no member has two."""
     known, found = row_of(full(2, 10))
     stored = replace(TRUE, segments=(Segment(0, tuple(recorded)),))
     solution = solution_of((3, 2), [0], [members], missing=5, extra=4)
@@ -372,7 +372,7 @@ def test_a_position_that_nobody_shows_is_as_the_record_of_that_time_has_it() -> 
     ids=["no shape", "the same shape", "another shape"],
 )
 def test_the_shape_that_bookies_show_takes_the_place_of_the_records(ensemble: int | None, listed: list[str]) -> None:
-    """What the row had is offered, once it takes another; what it takes is offered no more."""
+    """A row that takes another shape offers its former one, and no longer the one that it takes."""
     _, found = row_of(full(3, 10))
     others = (Alternative("ensemble_size/write_quorum", "2/2", "", 0.5), Alternative("last_entry", "29", "", 0.0))
     found = replace(found, ensemble_size=ensemble, write_quorum=3, alternatives=others)

@@ -24,7 +24,7 @@ def reads(ensemble: Sequence[int], entry: int, write: int, held: Sequence[Sequen
 
 @pytest.mark.parametrize("block", [4096, 3, 1])
 def test_segments_are_added_only_where_nothing_else_reads_an_entry(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that somebody holds is readable; whoever holds most comes in, and goes once he is not needed."""
+    """Every held entry is readable; the bookie that holds most comes in, and goes once it is not needed."""
     monkeypatch.setattr(solve, "_BLOCK", block)
     monkeypatch.setattr(solve, "_CELLS", 1)
     rng = Random(block)
@@ -63,7 +63,7 @@ def test_segments_are_added_only_where_nothing_else_reads_an_entry(block: int, m
             changed = [place for place in range(size) if current[place] != given[place]]
             write_set = [(entry + i) % size for i in range(write)]
             [place] = [place for place in changed if place in write_set and current[place] in holders]
-            # Only a place without anybody is filled, if there is one; a member that comes in leaves his own.
+            # Only an empty place is filled, if there is one; a member that comes in leaves its own.
             assert given[place] == NOBODY or all(given[other] != NOBODY for other in write_set), case
             newcomer = current[place]
             assert sorted(current) == sorted(given) if newcomer in given else len(changed) == 1, case
@@ -74,7 +74,7 @@ def test_segments_are_added_only_where_nothing_else_reads_an_entry(block: int, m
 
 
 def test_what_takes_too_long_to_look_through_is_not_readable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry that no member of its write set has makes it so, too; one that nobody has does not."""
+    """An entry that no member of its write set has makes it so, too; one that no bookie has does not."""
     first, members = np.array([0]), np.array([[0, 1]])
 
     def is_readable(*held: Sequence[int]) -> bool:
@@ -131,7 +131,7 @@ ODDS: Final = [1, 3, 5]
         # Which of two it was made for cannot be told; nor whose place one takes that is a member already.
         ([EVENS, ODDS, range(6)], [2], [[0, 1]], [[0, 1]]),
         ([EVENS, ODDS, range(6)], [2], [[2, 1]], [[2, 1]]),
-        # It takes no copy's place, nor that of nobody.
+        # It takes no copy's place, nor an empty one.
         ([EVENS, ODDS, EVENS, EVENS], [2, 3], [[3, 1]], [[3, 1]]),
         ([EVENS, ODDS, EVENS], [2], [[NOBODY, 1]], [[NOBODY, 1]]),
         # Nor one that no entry belongs to.

@@ -31,7 +31,7 @@ def name_by_hand(members: Sequence[int], ledger: int, idle: Sequence[int], absen
 def test_positions_that_nothing_shows_are_named_in_order(
     unscanned: str, lost: str, pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody twice, and only these positions; whatever the batch, and however much of it is laid out at a time."""
+    """No bookie twice, and only these positions; whatever the batch, and however much of it is laid out at a time."""
     monkeypatch.setattr(unobserved_members, "_PAIRS", pairs)
     rng = Random(len(unscanned))
     present = [n for n, name in enumerate("abcdefg") if name not in unscanned]

@@ -222,7 +222,7 @@ def test_who_may_have_lost_a_ledger_is_counted_by_scope() -> None:
 
 @pytest.mark.parametrize(("last", "shown"), [(17, True), (18, False)])
 def test_first_entries_in_a_row_are_not_many_times_thinner_than_those_of_others(last: int, *, shown: bool) -> None:
-    """Six of them, among twice as many that a bookie has on average, and no more."""
+    """Six of them, among at most twice as many that a bookie has on average."""
     thin = {0, 1, 2, 3, 4, last}
     holders = {(0, n): ("often", "seldom") if n in thin else ("often",) for n in range(20)}
     kept = find_kept(Sample(holders))[0]

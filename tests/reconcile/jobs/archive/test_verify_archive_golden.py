@@ -13,7 +13,7 @@ CASE = "c01-clean-sorted"
 
 
 def test_named_ledgers_are_proven_beside_one_whose_index_is_damaged(tmp_path: Path) -> None:
-    """Each that needs the damaged index is named with it; the others, and those that are not there, are told."""
+    """Each ledger that needs the damaged index is named with it; the others are proven, an absent one is missing."""
     place, catalog = tmp_path / "place", capture_case(CASE, tmp_path / "catalog")
     [file] = make_task(catalog, place, disks_of(CASE))(ALL)["indexes"]
     ledgers = tuple(item.id for item in list_archived(place))

@@ -1,4 +1,4 @@
-"""A follower of files that nobody writes any more: what it captures, and what it leaves on the disk."""
+"""A follower of files that no server writes any longer: what it captures, and what it leaves on the disk."""
 
 import tempfile
 import threading

@@ -66,7 +66,7 @@ def test_a_backup_says_what_changed_since_an_inventory(
     alone = run(capsys, *asked)
     assert alone.result["counts"]["undecided"] == {"undated": 3}
     assert alone.result["coverage"]["undated"] == [BOOKIE]
-    told = "BookKeeper has no marks and no auditor on etcd: none were looked at, and no bookie's loss is repaired"
+    told = "BookKeeper has no marks and no auditor on etcd: none were checked, and no bookie's loss is repaired"
     assert [line.strip() for line in run(capsys, *asked[:-1]).out.splitlines()].count(told) == 1
 
     history = ("--history", f"backup:{place}")

@@ -1,4 +1,4 @@
-"""What the store alone shows is read again before it is reported, and nothing of it is said of marked ledgers."""
+"""What the store alone shows is read again before it is reported, and is not reported for marked ledgers."""
 
 from collections.abc import Mapping
 from dataclasses import replace

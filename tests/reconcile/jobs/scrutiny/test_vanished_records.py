@@ -45,7 +45,7 @@ def capture(store: MemoryStore, folder: Path) -> Dataset:
 
 
 def list_signs(earlier: Dataset, now: Dataset, store: MemoryStore) -> list[str]:
-    """What is said of a store that is `store` when it is asked again."""
+    """Return the signs that a store went back, if `store` is what it shows when it is read again."""
     task: Any = SimpleNamespace(layout=Layout.HIERARCHICAL)
     opened: Any = SimpleNamespace(store=store, root=ROOT)
     return list(vanished_records._list_signs(now, earlier, task, opened))

@@ -120,7 +120,7 @@ def test_nothing_is_changed_until_the_hash_is_named(
 def test_frozen_for_deletes_only_as_others_see_it_and_thawed(
     zookeeper_server: ZooKeeperServer, nobody: KazooClient, root: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Listing is refused to anybody; ids and records are made and deleted as before; then all rights are as before."""
+    """No client may list; ids and records are made and deleted as before; then all rights are as before."""
     before = rights(nobody, root)
     freeze = ("freeze", "--metadata", uri(zookeeper_server, root), "--deletes-only")
     offered = run(capsys, *freeze)
