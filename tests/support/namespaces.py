@@ -8,10 +8,12 @@ It needs root. Source: ip-netns(8), veth(4).
 """
 
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cache
+from pathlib import Path
 from typing import Final, Self
 
 NEEDED: Final = "network namespaces need root, and the program ip"
@@ -22,6 +24,7 @@ def may_make() -> bool:
     """Whether namespaces can be made here, by who runs this; not in every container of root's."""
     name = f"bkmeta{os.getpid()}-0"
     try:
+        _remove_left()
         _ip("netns", "add", name)
         _ip("netns", "del", name)
     except (OSError, AssertionError):
@@ -40,10 +43,12 @@ class Namespace:
     def __init__(self, number: int, port: int) -> None:
         self._name = f"bkmeta{os.getpid()}-{number}"
         self._line, self._way = (f"bk{os.getpid() % 10**7}{kind}{number}" for kind in "lw")
-        self._net = f"10.213.{number}"
+        self._net = ""
         self._port = port
 
     def __enter__(self) -> Self:
+        used = re.findall(r"10\.213\.(\d+)\.", _ip("-o", "-4", "address"))
+        self._net = next(f"10.213.{free}" for free in range(1, 255) if str(free) not in used)
         _ip("netns", "add", self._name)
         with ExitStack() as undone:
             undone.callback(self.__exit__)
@@ -87,7 +92,22 @@ class Namespace:
         _ip("link", "set", self._line, "up")
 
 
-def _ip(*words: str) -> None:
+def _remove_left() -> None:
+    """Remove what a run left that was killed: its addresses would take the packets of this one's."""
+    for made in _ip("netns", "list").splitlines():
+        name = made.split()[0]
+        pid = re.fullmatch(r"bkmeta(\d+)-\d+", name)
+        if pid is not None and not Path("/proc", pid[1]).exists():
+            _ip("netns", "del", name)
+    for line in _ip("-o", "link", "show", "type", "veth").splitlines():
+        device = re.match(r"\d+: (bk(\d+)[lw]\d+)@", line)
+        if device is not None and not Path("/proc", device[2]).exists():
+            # It may have ended with its namespace meanwhile.
+            subprocess.run(["ip", "link", "del", device[1]], check=False, capture_output=True)
+
+
+def _ip(*words: str) -> str:
     done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise AssertionError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout
