@@ -26,7 +26,8 @@ from tests.support.zookeeper_server import ZooKeeperServer
 
 CASE: Final = "c01-clean-sorted"
 IDENTITY: Final = "bkmeta:demo"
-PROGRAM: Final = Path(sys.executable).with_name("bkmeta")
+PROGRAM: Final = Path(os.environ.get("BKMETA_DEMO_PROGRAM") or Path(sys.executable).with_name("bkmeta"))
+"""What is shown: this checkout's, or another installation's."""
 _NO_TRACE: Final = (
     "Ledgers without an entry, E where there are fewer entries than bookies, A, and custom metadata leave no trace on "
     "bookies: where they differ they were assumed, and the report grades them so. Give `recover` a snapshot "

@@ -56,6 +56,7 @@ COMMANDS: Final = {
     "certificate": "Check a certificate of deletes, without a store.",
     "serve": "Run scrutinies, captures and drills by a schedule, and answer who asks.",
     "ask": "Ask a service that runs.",
+    "conf": "Give out the examples of configuration that come with the program.",
     "inspect": "Read one file of a bookie by itself, or say what each byte is.",
     "doctor": "Say whether this installation is complete.",
 }

@@ -80,3 +80,50 @@ def test_every_import_name_is_ours_alone(environment: Path) -> None:
         "print(*(sorted(set(owners()[name])) for name in ('bkmeta', 'recovery', 'reconcile', 'backends')))"
     )
     assert _run(environment, "python", "-c", code) == "['bkmeta'] ['bkmeta'] ['bkmeta'] ['bkmeta']\n"
+
+
+def test_it_is_built_the_same_each_time(wheel: Path, tmp_path: Path) -> None:
+    """Who builds the wheel of a commit gets the same bytes as who published it."""
+    _uv("build", "-q", "--wheel", "--out-dir", tmp_path)
+    assert next(tmp_path.glob("*.whl")).read_bytes() == wheel.read_bytes()
+
+
+def test_it_holds_its_licence_and_the_examples(environment: Path, wheel: Path, tmp_path: Path) -> None:
+    """What the pages name below conf/ is there without the checkout; what a user changed is never written over."""
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in _names(wheel))
+    assert "bkmeta/py.typed" in _names(wheel)
+    _run(environment, "bkmeta", "conf", "write", str(tmp_path / "conf"))
+    kept = {path.relative_to(ROOT / "conf"): path.read_bytes() for path in (ROOT / "conf").rglob("*") if path.is_file()}
+    given = {path.relative_to(tmp_path / "conf") for path in (tmp_path / "conf").rglob("*") if path.is_file()}
+    assert given == set(kept)
+    assert all((tmp_path / "conf" / name).read_bytes() == data for name, data in kept.items())
+    changed = tmp_path / "conf/serve.toml"
+    changed.write_text("mine")
+    command = [str(environment / "bin/bkmeta"), "conf", "write", str(tmp_path / "conf")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"bkmeta: {changed}: is there, and is another file; ")
+    assert changed.read_text() == "mine"
+
+
+def test_a_package_that_wrote_over_ours_is_named(environment: Path, wheel: Path, tmp_path: Path) -> None:
+    """A file of PyPI's `reconcile` in place of ours: the program starts, and says whose it is and what to do."""
+    shared = tmp_path / "shared"
+    shutil.copytree(environment, shared, symlinks=True)
+    _uv("pip", "install", "-q", "--no-deps", "--python", shared / "bin/python", "reconcile==0.0.5", cwd=tmp_path)
+    for words, code in ((["doctor"], 3), (["collect", "--help"], 1)):
+        done = subprocess.run(
+            [str(shared / "bin/python"), "-m", "bkmeta", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (code, ""), done.stderr
+        said = done.stderr.splitlines()
+        assert said[0].startswith("bkmeta shares its environment with what breaks it: 1 of its files in ")
+        assert said[0].endswith(
+            "the first is reconcile/__init__.py; reconcile installs files into folders of the same names"
+        )
+        assert "uv tool install bkmeta" in said[1]
+    _run(environment, "bkmeta", "doctor", "--no-spark")
