@@ -35,4 +35,14 @@ printf 'metadata = "zk+hierarchical://127.0.0.1:1/ledgers"\ndata = "/var/lib/bkm
 store copy -q "$container" "$work/serve.toml" /etc/bkmeta/serve.toml >/dev/null
 inside bkmeta serve --config /etc/bkmeta/serve.toml --check
 [ "$(store inspect --format '{{.OCIv1.Config.User}}' "$container")" = 10001 ] || die "the image runs as root"
+if [ "${1:-}" = demo ]; then
+  # The demo's servers are this machine's, and its folders below /tmp; the image's program reads and writes there.
+  cat >"$work/bkmeta" <<END
+#!/usr/bin/env bash
+exec env STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot buildah --root "$work/root" --runroot "$work/run" run --volume "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}" "$container" -- bkmeta "\$@"
+END
+  chmod +x "$work/bkmeta"
+  sync_python
+  .venv/bin/python -m scripts.newcomer demo "$work/bkmeta" | tail -n 16
+fi
 say "The image was built, and runs: $(du -sm "$(store mount "$container")" | cut -f1) MB unpacked"
