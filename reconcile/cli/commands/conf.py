@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import make_output, output_options
+from reconcile.cli.options import FOLDER, make_output, output_options
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
 
@@ -26,7 +26,7 @@ def conf() -> None:
     },
     epilog="Example: bkmeta conf write conf",
 )
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", metavar="DIR", type=FOLDER)
 @output_options
 def write(folder: Path, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Write every example into DIR; a file that is there is never written over."""
