@@ -15,6 +15,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from reconcile.cli.main import program
+from reconcile.cli.man_pages import walk_commands
 from reconcile.findings import categories
 from recovery.model import tables
 
@@ -74,18 +75,9 @@ def _list_metrics() -> Iterator[str]:
 
 def _list_commands() -> Iterator[str]:
     yield "# Every command\n\nWhat `--help` of each command prints."
-    for path, command in _walk("bkmeta", program):
+    for path, command in walk_commands("bkmeta", program):
         context = click.Context(command, info_name=path, max_content_width=_WIDTH, terminal_width=_WIDTH)
         yield f"\n## {path}\n\n```text\n{command.get_help(context).rstrip()}\n```"
-
-
-def _walk(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    yield path, command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            if (below := command.get_command(context, name)) is not None:
-                yield from _walk(f"{path} {name}", below)
 
 
 def _list_findings() -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import json
 import logging
 import os
 import shlex
@@ -11,18 +10,20 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
 import click
+from click import shell_completion
 
 from backends.errors import AccessDeniedError, BackendError, StoreFullError, UnavailableError, UnsupportedStoreError
 from reconcile.cli.access import AUTH_FILE_VARIABLE, AUTH_VARIABLE
 from reconcile.cli.command import Exit
+from reconcile.cli.log_formats import DEBUG_VARIABLE, LogFormat, is_log_for_programs, set_log_format, start_log
 from reconcile.cli.output import Output
 from reconcile.cli.wording.remedies import describe_error, describe_error_remedy
 from reconcile.errors import ReconcileError
-from reconcile.words import printable
 from recovery import __version__
 from recovery.errors import DiskError, ProcessLostError, RecoveryError, SparkError
 
@@ -62,12 +63,10 @@ COMMANDS: Final = {
 }
 """Command → its line in --help (so that --help loads none); its module has its name, with _ for -."""
 
+_NAME: Final = "bkmeta"
+_LOG: Final = logging.getLogger(__name__)
 _ROOM: Final = "reconcile.cli.commands"
 
-DEBUG_VARIABLE: Final = "BKMETA_DEBUG"
-"""Environment variable: where it is set, every error is followed by its traceback."""
-
-_PACKAGES: Final = ("backends", "reconcile", "recovery")
 _FAILURES: Final = (DiskError, ProcessLostError, SparkError)
 """Errors of `recovery` that are nobody's input."""
 _REMEDIES: Final = (
@@ -105,13 +104,59 @@ def _is_there(command: str) -> bool:
     return importlib.util.find_spec(f"{_ROOM}.{command.replace('-', '_')}") is not None
 
 
+def _print_completion(context: click.Context, _option: click.Parameter, shell: str | None) -> None:
+    """Print the script that completes commands and options in a shell, and end."""
+    completer = shell_completion.get_completion_class(shell or "")
+    if completer is not None:
+        click.echo(completer(program, {}, _NAME, f"_{_NAME.upper()}_COMPLETE").source())
+        context.exit()
+
+
+def _write_man_pages(context: click.Context, _option: click.Parameter, folder: str | None) -> None:
+    """Write the manual's pages, and end."""
+    if folder is None:
+        return
+    from reconcile.cli.man_pages import write_man_pages
+
+    try:
+        number = write_man_pages(program, Path(folder))
+    except OSError as error:
+        problem = f"{error.filename}: {error.strerror}; name a folder that can be written"
+        raise click.BadParameter(problem, param_hint="--man-pages") from error
+    click.echo(f"{number} pages in {folder}: man -l {shlex.quote(f'{folder}/{_NAME}.1')}")
+    context.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="bkmeta")
-def program() -> None:
+@click.version_option(__version__, prog_name=_NAME)
+@click.option(
+    "--log-format",
+    type=click.Choice(LogFormat, case_sensitive=False),
+    help="Messages as lines on stderr, as JSON on stderr, or in systemd's journal.  [default: text]",
+)
+@click.option(
+    "--completion",
+    type=click.Choice(["bash", "zsh", "fish"]),
+    is_eager=True,
+    expose_value=False,
+    callback=_print_completion,
+    help="Print the script that completes commands and options in this shell.",
+)
+@click.option(
+    "--man-pages",
+    metavar="DIR",
+    is_eager=True,
+    expose_value=False,
+    callback=_write_man_pages,
+    help="Write a page for `man` of each command into DIR.",
+)
+def program(log_format: LogFormat | None) -> None:
     """Bring lost Apache BookKeeper metadata back, and prove that metadata and bookies agree.
 
     Every command is read-only unless its help says that it writes; none ever writes to a bookie's disks.
     """
+    if log_format is not None:
+        set_log_format(log_format)
 
 
 class _TerminatedError(BaseException):
@@ -156,27 +201,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _asked_to_stop.clear()
         signal.signal(signal.SIGINT, _interrupt)
         signal.signal(signal.SIGTERM, _terminate)
-        _log_to_stderr(as_json="--json" in given)
-        code = program.main(given, prog_name="bkmeta", standalone_mode=False)
+        start_log(as_json="--json" in given)
+        code = program.main(given, prog_name=_NAME, standalone_mode=False)
     except (Exception, KeyboardInterrupt, _TerminatedError) as error:  # noqa: BLE001 - every error ends here
         code = _end_by(error, given)
         _let_go_of_stdout()
     sys.exit(code if isinstance(code, int) else Exit.DONE)
-
-
-class _Printable(logging.Formatter):
-    """Writes out what would steer a terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
-
-
-class _Events(logging.Formatter):
-    """Writes each message as an event."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        event = {"event": "log", "level": record.levelname.lower(), "message": super().format(record)}
-        return json.dumps(event)
 
 
 def _let_go_of_stdout() -> None:
@@ -185,19 +215,6 @@ def _let_go_of_stdout() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _log_to_stderr(*, as_json: bool) -> None:
-    """Show what our packages log; what libraries say of an error is said again, and better, where it is handled.
-
-    Args:
-        as_json: programs read stderr, too: each message is an event on a line of its own.
-    """
-    handler = logging.StreamHandler()
-    if not os.environ.get(DEBUG_VARIABLE):
-        handler.addFilter(lambda record: record.name.partition(".")[0] in _PACKAGES)
-    handler.setFormatter(_Events() if as_json else _Printable("bkmeta: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 def _end_by(error: BaseException, given: Sequence[str]) -> int:
@@ -217,7 +234,7 @@ def _end_by(error: BaseException, given: Sequence[str]) -> int:
         case BrokenPipeError():
             # Anybody who read our output went away; what they read was right.
             return code
-        case click.UsageError() if not as_json:
+        case click.UsageError() if not as_json and not is_log_for_programs():
             error.show()
             return code
         case click.ClickException():
@@ -232,6 +249,10 @@ def _end_by(error: BaseException, given: Sequence[str]) -> int:
     following = describe_error_remedy(error) or next(
         (remedy for kind, remedy in _REMEDIES if isinstance(error, kind)), ""
     )
+    if is_log_for_programs():
+        _LOG.error("%s", message)
+        if not as_json:
+            return code
     try:
         Output.failure(message, code, as_json=as_json, following=following)
     except OSError:

@@ -94,6 +94,11 @@ def output_options(command: Callable[P, R]) -> Callable[P, R]:
     return click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")(command)
 
 
+csv_option = click.option(
+    "--csv", "as_csv", is_flag=True, help="The rows as CSV, with the columns' names; the verdict goes to stderr."
+)
+
+
 ops_option = click.option(
     "--max-ops-s",
     "ops_s",
@@ -206,11 +211,13 @@ def parse_scope(scope: str | None) -> int:
 
 
 def make_output(values: dict[str, Any]) -> Output:
-    """Take --json, --short and --progress out of a command's arguments."""
-    short = values.pop("short")
-    if short and values["as_json"]:
+    """Take --json, --short, --progress and, where a command has it, --csv out of its arguments."""
+    short, as_csv, as_json = values.pop("short"), values.pop("as_csv", False), values.pop("as_json")
+    if short and as_json:
         raise click.UsageError("--short is text: give it or --json")
-    return Output(as_json=values.pop("as_json"), progress=values.pop("progress"), short=short)
+    if as_csv and (short or as_json):
+        raise click.UsageError(f"give --csv or {'--json' if as_json else '--short'}, not both")
+    return Output(as_json=as_json, progress=values.pop("progress"), short=short, as_csv=as_csv)
 
 
 def make_context(output: Output, identity: Path | None = None) -> "Context":

@@ -1,5 +1,7 @@
 """What a command says: for people, the verdict first and the next command last; for programs, one JSON object."""
 
+import csv
+import io
 import json
 import os
 import shutil
@@ -8,7 +10,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Self, TextIO
+from typing import TYPE_CHECKING, Final, Self, TextIO, cast
 
 import click
 
@@ -61,6 +63,8 @@ class Result:
         details: lines for people.
         following: the exact next command, or what to do.
         facts: more keys for programs.
+        rows: the key in `facts` of the rows that --csv prints.
+        columns: of these rows, in their order.
     """
 
     command: str
@@ -71,6 +75,8 @@ class Result:
     details: Sequence[str] = ()
     following: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
+    rows: str = ""
+    columns: Sequence[str] = ()
 
 
 STAGES: Final[Mapping[str, str]] = {
@@ -90,8 +96,9 @@ _WORTH_SAYING_S: Final = 60
 class Output:
     """Prints results, errors and progress in the way that was asked for."""
 
-    def __init__(self, *, as_json: bool, progress: str, short: bool = False) -> None:
+    def __init__(self, *, as_json: bool, progress: str, short: bool = False, as_csv: bool = False) -> None:
         self._json = as_json
+        self._csv = as_csv
         self._progress = progress
         self._short = short
 
@@ -125,6 +132,9 @@ class Output:
                     }
                 )
             )
+            return result.exit_code
+        if self._csv:
+            _print_csv(result)
             return result.exit_code
         colour = _COLOURS.get(result.exit_code, "red")
         click.echo(_style(_fit(printable_line(result.verdict), sys.stdout), colour))
@@ -187,6 +197,24 @@ class Output:
                 )
         else:
             yield lambda done, total, stage="": None  # noqa: ARG005 - the protocol's names
+
+
+def _print_csv(result: Result) -> None:
+    """Print rows as RFC 4180 has them, a line each, below the names of their columns; the verdict goes to stderr."""
+    rows = cast("Sequence[Mapping[str, object]]", result.facts[result.rows])
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(result.columns)
+    writer.writerows([_to_cell(row[column]) for column in result.columns] for row in rows)
+    click.echo(text.getvalue(), nl=False)
+    click.echo(printable_line(result.verdict), err=True)
+
+
+def _to_cell(value: object) -> str:
+    """Return text as it is, null as nothing, and what has parts as JSON; none has a line break."""
+    if value is None:
+        return ""
+    return printable_line(value) if isinstance(value, str) else json.dumps(value)
 
 
 def list_settings() -> "list[Setting]":

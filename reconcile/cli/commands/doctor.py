@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import executor_option, make_context, make_output, output_options
+from reconcile.cli.options import csv_option, executor_option, make_context, make_output, output_options
 from reconcile.cli.output import Result
 
 _WIDTH: Final = 22
@@ -28,6 +28,7 @@ _WIDTH: Final = 22
 @executor_option
 @click.option("--spark", "session", is_flag=True, help="Start a session there, and compare its executors with here.")
 @click.option("--no-spark", "without", is_flag=True, help="This machine needs neither Java nor Spark.")
+@csv_option
 @output_options
 def doctor(uri: str | None, master: str, python: Path | None, *, session: bool, without: bool, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Say whether this installation is complete, and what to do about each thing that is missing."""
@@ -56,5 +57,7 @@ def doctor(uri: str | None, master: str, python: Path | None, *, session: bool, 
         coverage={"spark_session": session, "store": uri is not None, "not_looked_at": skipped},
         details=details,
         facts={"checks": [{**asdict(check), "state": str(check.state)} for check in checks]},
+        rows="checks",
+        columns=("name", "state", "found", "remedy"),
     )
     sys.exit(output.show(result))

@@ -10,6 +10,7 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.option_groups.deletes import (
     SHOWN,
+    TOMBSTONE_COLUMNS,
     describe_scopes,
     describe_state,
     describe_tombstones,
@@ -22,6 +23,7 @@ from reconcile.cli.option_groups.deletes import (
     to_ms,
 )
 from reconcile.cli.options import (
+    csv_option,
     list_scope_option,
     make_context,
     make_output,
@@ -55,6 +57,7 @@ def tombstones() -> None:
 @metadata_option
 @list_scope_option
 @click.option("--state", "states", type=click.Choice(_STATES), multiple=True, help="Only tombstones in this state.")
+@csv_option
 @output_options
 def list_tombstones(
     uri: str,
@@ -83,6 +86,8 @@ def list_tombstones(
             *describe_scopes(unlisted),
         ],
         facts={"ledgers": chosen, "other_scopes": unlisted},
+        rows="ledgers",
+        columns=TOMBSTONE_COLUMNS,
     )
     sys.exit(output.show(result))
 

@@ -184,6 +184,13 @@ def describe_scopes(unlisted: Mapping[int, int]) -> list[str]:
     return [f"not listed, of other scopes: {named}{more}; name one with --ledger-scope-id"]
 
 
+TOMBSTONE_COLUMNS: Final = (
+    *("ledger", "state", "since", "soak_end", "quarantine_end", "reason", "by", "reasons", "certificate"),
+    *("members", "waiting", "holders", "steps"),
+)
+"""Keys of each row of `describe_tombstones`."""
+
+
 def describe_tombstones(tombstones: "Iterable[Tombstone]", now_ms: int) -> list[dict[str, object]]:
     """Return tombstones as JSON has them; records, which may hold passwords, are never shown."""
     from reconcile.deletes.tombstones import find_quarantine_end, find_soak_end, find_state, list_waiting

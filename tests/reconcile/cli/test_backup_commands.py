@@ -1,5 +1,7 @@
 """The commands of `bkmeta backup`, and a backup as the store of other commands, on a real etcd that is lost."""
 
+import csv
+import io
 import json
 import os
 import signal
@@ -68,6 +70,10 @@ def test_a_lost_store_comes_back_from_its_backup(
 
     listed = run(capsys, "backup", "list", place, "--json")
     assert (listed.code, listed.result["counts"]["changes"]) == (0, 22)
+    [base] = csv.DictReader(io.StringIO(run(capsys, "backup", "list", place, "--csv").out))
+    assert base == {name: str(value) for name, value in listed.result["bases"][0].items()}
+    [base] = csv.DictReader(io.StringIO(run(capsys, "backup", "list", place, "--csv").out))
+    assert base == {name: str(value) for name, value in listed.result["bases"][0].items()}
     assert run(capsys, "backup", "verify", place, "--at", str(early), "--json").code == 0
     captured = run(capsys, "capture", "--metadata", f"backup:{place}", "--out", tmp_path / "now", "--json")
     assert (captured.code, captured.result["counts"]["ledgers"]) == (0, 19)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -109,9 +110,11 @@ def test_a_record_that_the_store_does_not_show_costs_itself_only(tmp_path: Path)
 def test_with_json_a_warning_is_an_event() -> None:
     """Programs that read stderr line by line never meet plain text there."""
     code = (
-        "import logging; from reconcile.cli.main import _log_to_stderr; _log_to_stderr(as_json=True)\n"
+        "import logging; from reconcile.cli.log_formats import start_log; start_log(as_json=True)\n"
         "logging.getLogger('reconcile.some').warning('a %s', 'b\\n\\x1b')"
     )
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
     [line] = done.stderr.splitlines()
-    assert json.loads(line) == {"event": "log", "level": "warning", "message": "a b\n\x1b"}
+    event = json.loads(line)
+    assert datetime.fromisoformat(event.pop("time")).tzinfo is not None
+    assert event == {"event": "log", "level": "warning", "message": "a b\n\x1b", "logger": "reconcile.some"}

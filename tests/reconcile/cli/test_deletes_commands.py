@@ -1,5 +1,7 @@
 """Commands of deletes, on a store in memory."""
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -257,3 +259,42 @@ def test_what_a_bookie_removed_is_its_share_and_unknown_where_a_part_is() -> Non
     removed.add(None, 10, 1000)
     removed.add(1, None, None)
     assert removed == RemovedCopies(5, None, None)
+
+
+@pytest.mark.parametrize("words", [("delete", "status"), ("tombstones", "list")])
+def test_tombstones_as_csv_are_the_rows_of_json(words: tuple[str, ...], desk: Desk) -> None:
+    """A column for each key; what has parts is JSON; nothing else is on stdout, none or many."""
+    for ledgers in ((), ("1", "2")):
+        if ledgers:
+            desk.write("delete", "request", *ledgers, "--reason", 'old, "done"')
+        rows = desk.read(*words).result["ledgers"]
+        printed = desk.show(*words, "--csv").out
+        read = list(csv.DictReader(io.StringIO(printed)))
+        assert len(printed.splitlines()) == len(read) + 1 == len(rows) + 1
+        for row, line in zip(rows, read, strict=True):
+            assert set(line) == set(row)
+            assert line["reason"] == row["reason"] == 'old, "done"'
+            assert line["certificate"] == ""
+            assert json.loads(line["steps"]) == row["steps"]
+
+
+def test_verdicts_as_csv(desk: Desk) -> None:
+    """`delete verify --csv`: a line for each ledger, with the same code as without."""
+    desk.write("delete", "request", "1", "2", "--soak", "0s")
+    looks = name_looks(write_looks(desk.folder / "looks", LEDGERS))
+    refs = write_references(desk.folder / "refs.jsonl", ())
+    words = ["delete", "verify", "--due", *looks, "--references", refs, "--min-age", "0s", "--journal", desk.journal]
+    done = desk.show(*words, "--csv")
+    read = list(csv.DictReader(io.StringIO(done.out)))
+    assert {line["ledger"] for line in read} == {"1", "2"}
+    assert all(line.keys() == {"ledger", "verdict", "reasons", "state"} for line in read)
+    assert "of 2 ledgers" in done.err
+
+
+def test_marks_as_csv(desk: Desk) -> None:
+    """`archive show --csv`: the rows of --json."""
+    desk.write("archive", "mark", "1", "2", "--by", "a, b", "--to", "s3://bucket")
+    rows = desk.read("archive", "show").result["marks"]
+    read = list(csv.DictReader(io.StringIO(desk.show("archive", "show", "--csv").out)))
+    assert [(line["ledger"], line["by"], line["checksum"]) for line in read] == [("1", "a, b", ""), ("2", "a, b", "")]
+    assert [line.keys() for line in read] == [row.keys() for row in rows]

@@ -1,5 +1,8 @@
 """`plan ledgers`: the ledgers of a plan by outcome, reason and copies, with their topics."""
 
+import csv
+import io
+import json
 from pathlib import Path
 from typing import Final
 
@@ -144,3 +147,43 @@ def test_what_a_choice_guards_is_repaired_as_well_and_an_unknown_bookie_is_a_sli
     assert (refused.code, refused.out) == (2, "")
     assert "names no bookie b2:1 (known: b1)" in refused.err
     assert run(capsys, "plan", "ledgers", tmp_path / "chosen", "--repair", "b1").code == 0
+
+
+def test_a_list_as_csv(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """The rows of --json with the names of their columns; the verdict, and what is left out, are on stderr."""
+    rows = run(capsys, "plan", "ledgers", made.path, "--few-copies", "--json").result["ledgers"]
+    done = run(capsys, "plan", "ledgers", made.path, "--few-copies", "--csv")
+    read = list(csv.DictReader(io.StringIO(done.out)))
+    assert (done.code, done.err) == (0, "2 ledgers (few copies)\n")
+    assert [line.keys() for line in read] == [row.keys() for row in rows]
+    assert [(line["ledger"], line["topic"], int(line["missing_copies"])) for line in read] == [
+        (row["ledger"], row["topic"], row["missing_copies"]) for row in rows
+    ]
+    assert [json.loads(line["holders"]) for line in read] == [row["holders"] for row in rows]
+    assert {line["reason"] for line in read} == {""}
+    short = run(capsys, "plan", "ledgers", made.path, "--first", "5", "--csv")
+    assert (len(short.out.splitlines()), short.err) == (6, "23 ledgers; and 18 more: --first 23, or --ids\n")
+    none = run(capsys, "plan", "ledgers", made.path, "--reason", "two_keys", "--csv").out
+    assert none.split() == [",".join(rows[0])]
+
+
+@pytest.mark.parametrize("other", ["--json", "--short", "--ids", "--repair=b1"])
+def test_one_form_at_a_time(other: str, made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """--csv beside another form is refused in one line that names both."""
+    done = run(capsys, "plan", "ledgers", made.path, "--csv", other)
+    assert done.code == 2
+    said = done.result["verdict"] if other == "--json" else done.err
+    assert other.partition("=")[0] in said
+    assert "--csv" in said or "stands alone" in said
+
+
+def test_differences_as_csv(made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`plan diff --csv`: the rows of --json."""
+    other = write_plan(tmp_path / "other", LEDGERS[1:])
+    rows = run(capsys, "plan", "diff", made.path, other.path, "--json").result["differences"]
+    done = run(capsys, "plan", "diff", made.path, other.path, "--csv")
+    read = list(csv.DictReader(io.StringIO(done.out)))
+    assert done.code == 3
+    assert rows
+    assert [line["key"] for line in read] == [row["key"] for row in rows]
+    assert [line.keys() for line in read] == [row.keys() for row in rows]

@@ -17,7 +17,7 @@ from reconcile.cli.option_groups.deletes import (
     take_target,
     target_options,
 )
-from reconcile.cli.options import make_context, make_output, output_options, quote_command
+from reconcile.cli.options import csv_option, make_context, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
 
@@ -101,6 +101,7 @@ def _make_result(
 )
 @ledger_arguments
 @metadata_option
+@csv_option
 @output_options
 def show(uri: str, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Show the marks of ledgers, or all. Nothing is written."""
@@ -136,5 +137,7 @@ def show(uri: str, **shared: Any) -> None:  # noqa: ANN401 - the shared options
             *(f"{item}: no mark" for item in missing[:SHOWN]),
         ],
         facts={"marks": rows, "missing": [str(item) for item in missing]},
+        rows="marks",
+        columns=("ledger", "by", "to", "checksum", "at"),
     )
     sys.exit(output.show(result))

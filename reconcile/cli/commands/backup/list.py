@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import PLACE, make_context, make_output, output_options, quote_command
+from reconcile.cli.options import PLACE, csv_option, make_context, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
 from recovery.place import DatasetPlace
@@ -33,6 +33,7 @@ def show_time(ms: int) -> str:
     epilog="Example: bkmeta backup list s3://backups/c1",
 )
 @click.argument("place", type=PLACE)
+@csv_option
 @output_options
 def list_(place: DatasetPlace, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """List a backup's bases, segments and gaps, what can be restored, and the age of its end."""
@@ -83,5 +84,7 @@ def list_(place: DatasetPlace, **shared: Any) -> None:  # noqa: ANN401 - the sha
             "bases": [asdict(base) for base in status.bases],
             "gaps": [asdict(gap) for gap in status.gaps],
         },
+        rows="bases",
+        columns=("folder", "txn", "until_ms", "digest", "sha256", "hash", "ledgers", "seal"),
     )
     sys.exit(output.show(result))

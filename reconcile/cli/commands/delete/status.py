@@ -9,6 +9,7 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.option_groups.deletes import (
     SHOWN,
+    TOMBSTONE_COLUMNS,
     describe_scopes,
     describe_state,
     describe_tombstones,
@@ -16,6 +17,7 @@ from reconcile.cli.option_groups.deletes import (
     select_scope,
 )
 from reconcile.cli.options import (
+    csv_option,
     make_context,
     make_output,
     names_options,
@@ -42,6 +44,7 @@ from reconcile.words import count_noun
 @click.argument("ledgers", metavar="[LEDGER]...", nargs=-1)
 @names_options
 @metadata_option
+@csv_option
 @output_options
 def status(
     ledgers: tuple[str, ...],
@@ -84,5 +87,7 @@ def status(
         ],
         following=quote_command("bkmeta", "delete", "verify", "--metadata", uri, "--due", "--wire") if shown else "",
         facts={"ledgers": shown, "missing": [str(item) for item in missing], "other_scopes": unlisted},
+        rows="ledgers",
+        columns=TOMBSTONE_COLUMNS,
     )
     sys.exit(output.show(result))

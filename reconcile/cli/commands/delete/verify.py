@@ -24,6 +24,7 @@ from reconcile.cli.option_groups.deletes import (
 from reconcile.cli.options import (
     DURATION,
     FILE,
+    csv_option,
     evidence_option,
     make_context,
     make_output,
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
     metavar="COUNT",
     help="Confirm that this number of ledgers left the store since the last verification.",
 )
+@csv_option
 @output_options
 def verify(
     *,
@@ -223,4 +225,6 @@ def _make_result(done: "VerifiedDeletes", target: "DeleteTarget", path: Path | N
                 "mass": done.absence.is_mass,
             },
         },
+        rows="ledgers",
+        columns=("ledger", "verdict", "reasons", "state"),
     )

@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import PLACE, make_output, output_options
+from reconcile.cli.options import PLACE, csv_option, make_output, output_options
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
 from recovery.place import DatasetPlace
@@ -30,6 +30,7 @@ _HASH: Final = 12
 @click.argument("one", metavar="A", type=PLACE)
 @click.argument("other", metavar="B", type=PLACE)
 @click.option("--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Differences listed.")
+@csv_option
 @output_options
 def diff(one: DatasetPlace, other: DatasetPlace, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what plans A and B would write differently, key by key; passwords are compared and never shown."""
@@ -78,5 +79,7 @@ def diff(one: DatasetPlace, other: DatasetPlace, shown: int, **shared: Any) -> N
                 for difference in differences.listed
             ],
         },
+        rows="differences",
+        columns=("key", "a", "b", "fields"),
     )
     sys.exit(output.show(result))

@@ -3,12 +3,13 @@
 import itertools
 import shlex
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import PLACE, make_output, output_options, quote_command, require_bookie_ids
+from reconcile.cli.options import PLACE, csv_option, make_output, output_options, quote_command, require_bookie_ids
 from reconcile.cli.output import Result
 from reconcile.findings.categories import Category
 from reconcile.findings.refusal_texts import describe_reason
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 OUTCOMES: Final = ("restored", "guarded", "held", "waiting", "deleted", "accepted_loss")
 _SHOWN: Final = 1000
+_COLUMNS: Final = ("ledger", "topic", "outcome", "reason", "last_entry", "missing_copies", "holders")
 _HOLDERS: Final = 8
 _RECOVER: Final = "bookkeeper shell recover -f -l {ledger} {bookie}"
 _REUSED: Final = (
@@ -57,6 +59,7 @@ _REUSED: Final = (
 )
 @click.option("--ids", is_flag=True, help="Only ids, one a line, and all of them.")
 @click.option("--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Ledgers listed.")
+@csv_option
 @output_options
 def ledgers(
     path: DatasetPlace,
@@ -77,10 +80,10 @@ def ledgers(
     """
     if (undecided or category) and (outcome or reason or few_copies or (undecided and category)):
         raise click.UsageError("--undecided and --category stand alone: they are not of what the plan does")
-    if repair and (undecided or category or outcome or reason or few_copies or ids or shared["as_json"]):
+    if repair and (undecided or category or outcome or reason or few_copies or ids or _is_for_programs(shared)):
         raise click.UsageError("--repair stands alone: it prints commands")
-    if ids and shared["as_json"]:
-        raise click.UsageError("--ids is text: give it or --json")
+    if ids and _is_for_programs(shared):
+        raise click.UsageError("--ids is text: give it, --json or --csv")
     from reconcile.jobs.plans.review import list_guarded_ledgers, list_plan_ledgers, list_reused_ledgers
     from reconcile.plan.views.ledger_lists import LedgerFilter
 
@@ -96,6 +99,7 @@ def ledgers(
         if reused:
             click.echo(_REUSED.format(ledgers=count_noun(reused, "command"), bookie=repair), err=True)
         sys.exit(Exit.DONE)
+    as_csv = bool(shared["as_csv"])
     output = make_output(shared)
     lines = list_plan_ledgers(path, LedgerFilter(outcome, reason, few_copies, undecided, category))
     if ids:
@@ -117,16 +121,23 @@ def ledgers(
     elif listed:
         following = quote_command("bkmeta", "explain", listed[0].ledger, "--plan", path)
     more = [f"and {total - len(listed)} more: --first {total}, or --ids"] if total > len(listed) else []
+    verdict = f"1 ledger{chosen_words}" if total == 1 else f"{total} ledgers{chosen_words}"
     result = Result(
         "plan-ledgers",
-        f"1 ledger{chosen_words}" if total == 1 else f"{total} ledgers{chosen_words}",
+        "; ".join([verdict, *more]) if as_csv else verdict,
         Exit.DONE,
         counts={"ledgers": total, "listed": len(listed)},
         details=[*(_describe_line(line) for line in listed), *more],
         following=following,
         facts={"plan": str(path), "ledgers": [_as_json(line) for line in listed]},
+        rows="ledgers",
+        columns=_COLUMNS,
     )
     sys.exit(output.show(result))
+
+
+def _is_for_programs(shared: Mapping[str, Any]) -> bool:
+    return bool(shared["as_json"] or shared["as_csv"])
 
 
 def _describe_line(line: "LedgerLine") -> str:

@@ -1,6 +1,8 @@
 """What an installation must have: each thing that is missing is named with its remedy, and nothing else is."""
 
+import csv
 import importlib.metadata
+import io
 import resource
 from pathlib import Path
 
@@ -194,5 +196,7 @@ def test_doctor_ends_with_0_or_3(
     assert bad.code == 3
     assert bad.out.startswith("1 of ")
     assert run(capsys, "doctor", "--no-spark").code == 0
+    rows = list(csv.DictReader(io.StringIO(run(capsys, "doctor", "--no-spark", "--csv").out)))
+    assert [row.keys() for row in rows] == [check.keys() for check in good.result["checks"]]
     assert run(capsys, "doctor", "--metadata", "nonsense://x").code == 2
     assert run(capsys, "doctor", "--spark", "--no-spark").code == 2
