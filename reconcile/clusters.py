@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 
 from recovery.codecs import cookie, store
 from recovery.codecs.store_kind import KINDS
-from recovery.dataset import Dataset
+from recovery.dataset import Dataset, open_dataset
 from recovery.errors import FormatError, InputError
+from recovery.model.ids import is_bookie_id
 
 if TYPE_CHECKING:
     from backends.protocols import MetadataStore
@@ -164,3 +165,30 @@ def name_earlier(catalog: Dataset, earlier: Dataset | None) -> list[InstanceSour
 def nameless(sources: Iterable[InstanceSource]) -> list[str]:
     """Return the sources that name no instance id: nothing shows of which cluster they are."""
     return [source.name for source in sources if source.instance_id is None]
+
+
+def open_inventories(paths: Sequence[str]) -> tuple[Dataset, ...]:
+    """Open inventories and see that they are of different bookies of one cluster.
+
+    Raises:
+        DatasetError: one is not a whole inventory.
+        InputError: a bookie comes twice or has an id that is none, or two clusters are mixed.
+    """
+    inventories = tuple(open_dataset(path, "inventory") for path in paths)
+    bookies: dict[str, str] = {}
+    instances: dict[str, str] = {}
+    for dataset in inventories:
+        for row in dataset.read("bookies", columns=["bookie", "instance_id"]).to_pylist():
+            if not is_bookie_id(row["bookie"]):
+                raise InputError(dataset.path, f"is of {row['bookie']!r}, no bookie id", "collect the bookie again")
+            if row["bookie"] in bookies:
+                problem = f"holds bookie {row['bookie']}, and so does {bookies[row['bookie']]}"
+                raise InputError(dataset.path, problem, "give each bookie's newest inventory once")
+            bookies[row["bookie"]] = dataset.path
+            if row["instance_id"] is not None:
+                instances.setdefault(row["instance_id"], dataset.path)
+    if len(instances) > 1:
+        (first, first_path), (second, second_path) = list(instances.items())[:2]
+        problem = f"is of cluster instance {second}, {first_path} is of {first}"
+        raise InputError(second_path, problem, "recover one cluster at a time")
+    return inventories

@@ -35,8 +35,6 @@ _ARCHIVE: Final = re.compile(r"\.(tar(\.\w+)?|t[gbx]z2?)$")
 _DAMAGED: Final = (EOFError, zlib.error, LZMAError)
 """What is raised of compressed bytes that are cut or damaged."""
 _OPAQUE: Final = re.compile(r"[A-Za-z0-9+.-]+:")
-_KINDS: Final = {"zkfiles": "zookeeper", "etcdfile": "etcd"}
-"""Kind of files → kind of the live store that they are of."""
 
 
 @contextmanager
@@ -137,7 +135,7 @@ def _name_root(scheme: str, live: str | None) -> str:
     if live is None or catalog_path(live) is not None or is_backup(live):
         return ""
     address = parse_store_uri(live)
-    if address.kind != _KINDS[scheme]:
+    if address.kind != parse_store_uri(f"{scheme}:///").live_kind:
         return ""
     layout = {"layout": address.layout_hint} if address.layout_hint and scheme == "zkfiles" else {}
     return "?" + urlencode({"root": address.root, **layout}, safe="/")

@@ -7,7 +7,8 @@
 Whom a live store takes us for, and how the connection is secured, the caller says: `Access`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote, unquote
@@ -18,7 +19,7 @@ from backends.registry import UNPACED, OpenStore, parse_store_uri
 from backends.registry import open_store as open_live_store
 from reconcile.errors import Advice, GuardRefusedError, Remedy
 from recovery.capture.catalog_store import CatalogStore
-from recovery.codecs.store_kind import kind_of
+from recovery.codecs.store_kind import StoreKind, kind_of
 from recovery.dataset import MANIFEST, Dataset, open_dataset
 from recovery.place import is_remote
 
@@ -46,16 +47,15 @@ class Access(Protocol):
         """User and password for ZooKeeper's SASL, or Kerberos."""
 
     @property
-    def etcd(self) -> tuple[str, str] | None:
-        """User and password for etcd."""
-
-    @property
     def tls(self) -> StoreTls | None:
         """How connections are encrypted; None: not."""
 
     @property
     def patience_s(self) -> float:
         """Seconds that a store which does not answer is tried."""
+
+    def identify(self, kind: StoreKind) -> tuple[str, str] | None:
+        """Return the user and password for a kind of store; `digest` for ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,14 @@ class KnownAccess:
     digest: tuple[str, str] | None = None
     bookie_digest: tuple[str, str] | None = None
     sasl: Sasl | None = None
-    etcd: tuple[str, str] | None = None
     tls: StoreTls | None = None
     patience_s: float = 60.0
+    users: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """User and password for other kinds of stores, by their names."""
+
+    def identify(self, kind: StoreKind) -> tuple[str, str] | None:
+        """As `Access`."""
+        return self.digest if kind.has_acls else self.users.get(kind.name)
 
 
 NOBODY: Final = KnownAccess()
@@ -91,11 +96,6 @@ class AccessAs:
         return self.access.sasl
 
     @property
-    def etcd(self) -> tuple[str, str] | None:
-        """As the other access has it."""
-        return self.access.etcd
-
-    @property
     def tls(self) -> StoreTls | None:
         """As the other access has it."""
         return self.access.tls
@@ -104,6 +104,10 @@ class AccessAs:
     def patience_s(self) -> float:
         """As the other access has it."""
         return self.access.patience_s
+
+    def identify(self, kind: StoreKind) -> tuple[str, str] | None:
+        """As `Access`."""
+        return self.digest if kind.has_acls else self.access.identify(kind)
 
 
 def catalog_path(uri: str) -> str | None:
@@ -149,6 +153,16 @@ def is_live(uri: str) -> bool:
         UnsupportedStoreError: malformed, or of a store that is not read.
     """
     return catalog_path(uri) is None and not is_backup(uri) and parse_store_uri(uri).is_live
+
+
+def has_rights(uri: str) -> bool:
+    """Say whether the store of a URI is a running one whose keys have rights of their own.
+
+    Raises:
+        UnsupportedStoreError: malformed, or of a store that is not read.
+    """
+    address = parse_store_uri(uri)
+    return address.is_live and kind_of(address.layout_hint).has_acls
 
 
 def require_store_uri(uri: str) -> None:
@@ -214,7 +228,7 @@ def choose_identity(access: Access, uri: str) -> tuple[str, str] | None:
     Raises:
         UnsupportedStoreError: malformed, or of a store that is not read.
     """
-    return access.digest if kind_of(parse_store_uri(uri).layout_hint).has_acls else access.etcd
+    return access.identify(kind_of(parse_store_uri(uri).layout_hint))
 
 
 def _open_backup(uri: str, moment: str | None) -> OpenStore:

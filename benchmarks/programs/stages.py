@@ -480,8 +480,9 @@ def locations(folder: str, number: str, of: str) -> dict[str, Any]:
 @contextmanager
 def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
     """Make a plan of inventories, for a store that is empty."""
+    from reconcile.clusters import open_inventories
     from reconcile.jobs.make_plan.plan import make_plan
-    from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
+    from reconcile.jobs.make_plan.request import PlanRequest
     from reconcile.plan.actions import Passwords
     from recovery.dataset import prepare
     from recovery.spark import session

@@ -25,13 +25,13 @@ from recovery.errors import InputError
 
 if TYPE_CHECKING:
     from backends.protocols import Sasl, StoreTls
+    from recovery.codecs.store_kind import StoreKind
 
 AUTH_VARIABLE: Final = "BKMETA_ZK_AUTH"
 AUTH_FILE_VARIABLE: Final = "BKMETA_ZK_AUTH_FILE"
 BOOKIE_AUTH_VARIABLE: Final = "BKMETA_ZK_BOOKIE_AUTH"
 SASL_VARIABLE: Final = "BKMETA_ZK_SASL"
 KERBEROS_VARIABLE: Final = "BKMETA_ZK_KERBEROS"
-ETCD_AUTH_VARIABLE: Final = "BKMETA_ETCD_AUTH"
 PATIENCE_VARIABLE: Final = "BKMETA_PATIENCE_S"
 TLS_VARIABLE: Final = "BKMETA_TLS"
 """What the names of the variables about TLS begin with."""
@@ -72,11 +72,6 @@ class EnvironmentAccess:
         return sasl_from_environment()
 
     @property
-    def etcd(self) -> tuple[str, str] | None:
-        """User and password for etcd."""
-        return user_and_password(ETCD_AUTH_VARIABLE)
-
-    @property
     def tls(self) -> "StoreTls | None":
         """How connections are encrypted."""
         return tls_from_environment()
@@ -85,6 +80,10 @@ class EnvironmentAccess:
     def patience_s(self) -> float:
         """Seconds that a store which does not answer is tried."""
         return _patience_s()
+
+    def identify(self, kind: "StoreKind") -> tuple[str, str] | None:
+        """User and password for a kind of store."""
+        return self.digest if kind.auth_variable == AUTH_VARIABLE else user_and_password(kind.auth_variable)
 
 
 def digest_from_environment() -> tuple[str, str] | None:

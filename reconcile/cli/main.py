@@ -25,6 +25,7 @@ from reconcile.cli.output import Output
 from reconcile.cli.wording.remedies import describe_error, describe_error_remedy
 from reconcile.errors import ReconcileError
 from recovery import __version__
+from recovery.codecs.store_kind import KINDS, ZOOKEEPER
 from recovery.errors import DiskError, ProcessLostError, RecoveryError, SparkError
 
 COMMANDS: Final = {
@@ -74,7 +75,8 @@ _REMEDIES: Final = (
     (UnavailableError, "see that its servers run, and that the address is right"),
     (
         AccessDeniedError,
-        f"name who may: {AUTH_VARIABLE}=user:password or {AUTH_FILE_VARIABLE}=FILE, on etcd BKMETA_ETCD_AUTH",
+        f"name who may: {AUTH_VARIABLE}=user:password or {AUTH_FILE_VARIABLE}=FILE, "
+        + ", ".join(f"on {kind.name} {kind.auth_variable}" for kind in KINDS if kind is not ZOOKEEPER),
     ),
 )
 

@@ -18,6 +18,7 @@ from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.incident import incident_file, is_typed, read_incident
 from reconcile.cli.output import Output
 from reconcile.operator_files import read_operator_file, read_operator_text
+from recovery.codecs.store_kind import KINDS
 from recovery.errors import InputError
 from recovery.place import DatasetPlace, is_remote, to_place
 
@@ -29,8 +30,7 @@ _BASE64: Final = "base64:"
 _LONGEST_REASON: Final = 500
 _FEW_DISKS: Final = 8
 """Bookies that a next command names one by one, at most."""
-LAYOUTS: Final = ("flat", "legacy", "hierarchical", "longhierarchical", "longlonghierarchical", "etcd")
-"""`recovery.codecs.store.Layout`, for --help without the libraries that it needs."""
+LAYOUTS: Final = tuple(layout for kind in KINDS for layout in kind.layouts)
 TAILS: Final = ("inclusive", "acknowledged", "open")
 """`recovery.infer.search.Tail`, likewise."""
 

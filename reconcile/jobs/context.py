@@ -177,3 +177,8 @@ def throttle(progress: StageProgress, *, every_s: float = 0.2) -> StageProgress:
             progress(min(done, total) if total else done, total, stage)
 
     return pass_on
+
+
+def now_ms(context: Context) -> int:
+    """Return the time, ms since 1970."""
+    return int(context.now().timestamp() * 1000)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from reconcile.check.listing import list_known_ledgers
-from reconcile.clusters import InstanceSource, list_named, of_bookies, require_one
+from reconcile.clusters import InstanceSource, list_named, of_bookies, open_inventories, require_one
 from reconcile.compare.knowledge import StatedQuorums
 from reconcile.deletes.approvals import name_loss
 from reconcile.deletes.own_root import read_policy
@@ -20,7 +20,7 @@ from reconcile.jobs.collect.tables import list_folders, take_tables
 from reconcile.jobs.context import Context, choose_spark, connect, start_spark, throttle
 from reconcile.jobs.deletes.resurrection import find_deleted, read_deleted
 from reconcile.jobs.make_plan.plan import make_plan
-from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
+from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.jobs.references import read_references
 from reconcile.plan.actions import Passwords
 from reconcile.plan.manifest import PlanManifest

@@ -26,6 +26,7 @@ from recovery.codecs.blocking_cookie import is_blocking
 from recovery.codecs.keys import read_marks
 from recovery.codecs.replication_lock import is_guard, read_reuse_end
 from recovery.codecs.store import Layout
+from recovery.codecs.store_kind import ClusterKeys
 from recovery.errors import FormatError
 from recovery.model.ids import buckets as buckets_of
 from recovery.model.tables import FINDINGS
@@ -254,9 +255,7 @@ def list_far_ids(raises: RaiseTargets) -> Iterator[Finding]:
         )
 
 
-def _names(
-    live: Side, snapshot: Side | None, bookies: InventoriedBookies, where: store.ClusterKeys
-) -> Iterator[Finding]:
+def _names(live: Side, snapshot: Side | None, bookies: InventoriedBookies, where: ClusterKeys) -> Iterator[Finding]:
     sides = [live] if snapshot is None else [live, snapshot]
     layouts = [FindingStatement(side.name, "layout", _layout(side.nodes[where.layout]["raw"]), side.source)
                for side in sides if where.layout in side.nodes]  # fmt: skip
@@ -280,7 +279,7 @@ def _names(
         yield Finding(Category.INSTANCE_ID_DIFFERS, subject, [own, named], bookies=[bookie])
 
 
-def _find_foreign_cookies(live: Side, where: store.ClusterKeys) -> tuple[dict[str, str], bool]:
+def _find_foreign_cookies(live: Side, where: ClusterKeys) -> tuple[dict[str, str], bool]:
     """Return the bookies with a cookie of another cluster than the store, each with its id; and whether all are.
 
     A cookie of ours that blocks a bookie, and one without an id, as old bookies have it, name none.

@@ -30,7 +30,6 @@ from reconcile.write.journal_events import LOCK
 from reconcile.write.writer import cut_transactions
 from recovery.codecs import replication_lock
 from recovery.codecs import store as keys
-from recovery.codecs.store_kind import kind_of_key
 from recovery.model.ids import LedgerId
 
 COUNTER_END: Final = (1 << 31) - 2
@@ -147,7 +146,7 @@ def make_release(action: Action) -> Action:
 def _lock_key(action: Action) -> str:
     if action.scope is None or action.ledger is None:
         raise AssertionError("guards are of ledgers")
-    kind = kind_of_key(action.key)
+    kind = keys.store_kind_of(action.key)
     if not kind.has_replication:
         problem = f"{kind.name} has no locks that would guard it"
         raise PlanError(action.key, problem, "make the plan again with this store")

@@ -27,8 +27,8 @@ from recovery.archive.objects import (
     write_index,
 )
 from recovery.archive.reader import read_known
+from recovery.bookies.recorded_members import cut_batches
 from recovery.bookies.sampled_reads import ByteBudget
-from recovery.bookies.wire_probe import cut_batches
 from recovery.dataset import Dataset, write_part
 from recovery.model.ids import LedgerId
 from recovery.model.tables import ARCHIVED

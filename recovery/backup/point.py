@@ -126,8 +126,9 @@ def find_last_txn(backup: Backup, at_ms: int) -> int | None:
 
 def _find_before(backup: Backup, moment: str) -> int:
     binding = backup.manifest.binding
-    if not kind_of(binding.get("layout")).keeps_times or binding.get("means") == _POLLING:
-        means = "polling" if binding.get("means") == _POLLING else "etcd"
+    kind = kind_of(binding.get("layout"))
+    if not kind.keeps_times or binding.get("means") == _POLLING:
+        means = "polling" if binding.get("means") == _POLLING else kind.name
         raise InputError(moment, f"names a session, and {means} shows none", "name a transaction or a time")
     text = moment.removeprefix(_BEFORE)
     try:

@@ -30,7 +30,7 @@ from backends.bookie import frames
 from backends.bookie.client import BookieConnection, BookieOptions, BookieWire
 from backends.bookie.frames import BookieAnswer, RequestOutcome, Status
 from recovery.bookies.entry_choice import Rotation, choose_entries, count_chosen, find_stretches
-from recovery.bookies.wire_probe import cut_batches
+from recovery.bookies.recorded_members import cut_batches
 from recovery.bookies.wire_results import SCOPE, Ints
 from recovery.bookies.wire_task import WireTarget
 from recovery.dataset import Dataset, sort_by_key, write_part

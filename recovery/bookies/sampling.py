@@ -11,8 +11,8 @@ import numpy as np
 from backends.bookie.client import BookieOptions
 from recovery.bookies.addresses import BookieNames
 from recovery.bookies.entry_choice import Rotation, count_chosen, find_stretches
+from recovery.bookies.recorded_members import sample_ledgers
 from recovery.bookies.sampled_reads import TABLE, BookieSample, SampleTask, read_cells
-from recovery.bookies.wire_probe import sample_ledgers
 from recovery.bookies.wire_task import WireTarget
 from recovery.dataset import Dataset, open_dataset, prepare, write_manifest, write_part
 from recovery.manifest import Part

@@ -31,7 +31,8 @@ from typing import Any, Final
 
 from backends.bookie.client import BookieOptions
 from recovery.bookies.addresses import ALIAS_UNRESOLVED, BookieNames, NamedMember
-from recovery.bookies.wire_probe import count_named, count_scoped, probe_bookies, sample_ledgers
+from recovery.bookies.recorded_members import count_named, count_scoped, sample_ledgers
+from recovery.bookies.wire_probe import probe_bookies
 from recovery.bookies.wire_results import (
     COPIES,
     DAMAGE,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.bookie.client import Address, BookieOptions, BookieWire
-from recovery.bookies.wire_probe import cut_batches
+from recovery.bookies.recorded_members import cut_batches
 from recovery.bookies.wire_questions import BookieAnswers, LedgerQuestions
 from recovery.bookies.wire_results import COPIES, DAMAGE, SCOPE, Ints, folder_of
 from recovery.dataset import Dataset, sort_by_key, write_part

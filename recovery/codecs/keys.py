@@ -14,18 +14,16 @@ import pyarrow.compute as pc
 
 from recovery.codecs.packing import PackedField, constant, pack
 from recovery.codecs.store import (
-    ETCD_FORM,
     ETCD_LEDGERS,
     FIRST_LONG_ID,
     FLAT_PATTERN,
+    FORMS,
     KIND_PATTERNS,
     LONG_FORM,
     MARK_FORM,
     SCOPED,
-    SCOPED_FORM,
     SCOPED_MARK_FORM,
     SHORT_FORM,
-    UNSCOPED_FORMS,
     Layout,
     find_placeless,
     folder_patterns,
@@ -58,8 +56,9 @@ def ledgers_of(layout: Layout, keys: pa.Array) -> LedgerKeys:
         keys: strings without nulls.
     """
     sizes = pc.binary_length(keys).to_numpy(zero_copy_only=False)
+    forms = FORMS[layout]
     pieces = []
-    for form in UNSCOPED_FORMS[layout]:
+    for form in forms.unscoped:
         rows, digits = _of_form(keys, sizes, form)
         number = _decimal(digits)
         good = number <= _MAX
@@ -68,9 +67,9 @@ def ledgers_of(layout: Layout, keys: pa.Array) -> LedgerKeys:
         pieces.append((rows[good], np.zeros(int(good.sum()), np.int64), number[good].view(np.int64)))
     if layout is Layout.FLAT:
         pieces.append(_flat(keys))
-    rows, digits = _of_form(keys, sizes, ETCD_FORM if layout is Layout.ETCD else SCOPED_FORM)
+    rows, digits = _of_form(keys, sizes, forms.qualified)
     halves = _hexadecimal(digits)
-    good = (halves[:, 0] != 0) | ((layout is Layout.ETCD) & (halves[:, 1] >= 0))
+    good = (halves[:, 0] != 0) | (forms.holds_all & (halves[:, 1] >= 0))
     pieces.append((rows[good], halves[good, 0], halves[good, 1]))
     where, scope, ledger = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     order = np.argsort(where, kind="stable")
@@ -87,8 +86,8 @@ def ledger_keys(layout: Layout, scope: Ints, ledger: Ints) -> pa.Array:
     bad = find_placeless(layout, scope, ledger)
     if bad.any():
         raise ValueError(f"layout {layout} has no place for ledger {ledger[bad][0]}")
-    if layout is Layout.ETCD:
-        return _fill(ETCD_FORM, _hex_digits(scope, ledger))
+    if FORMS[layout].holds_all:
+        return _fill(FORMS[layout].qualified, _hex_digits(scope, ledger))
     short = (
         np.zeros_like(scoped)
         if layout in (Layout.FLAT, Layout.LONGHIERARCHICAL, Layout.LONGLONGHIERARCHICAL)
@@ -99,7 +98,7 @@ def ledger_keys(layout: Layout, scope: Ints, ledger: Ints) -> pa.Array:
         if len(where):
             rows.append(where)
             if scoped[where[0]]:
-                parts.append(_fill(SCOPED_FORM, _hex_digits(scope[where], ledger[where])))
+                parts.append(_fill(FORMS[layout].qualified, _hex_digits(scope[where], ledger[where])))
             elif layout is Layout.FLAT:
                 digits = pc.utf8_lpad(pa.array(ledger[where]).cast(pa.string()), 10, "0")
                 parts.append(pc.binary_join_element_wise("/L", digits, ""))
@@ -140,7 +139,7 @@ def _fill(form: str, digits: npt.NDArray[np.uint8]) -> pa.Array:
 
 def are_folders(layout: Layout, keys: pa.Array) -> pa.Array:
     """Mark keys that are inner nodes on the way to a layout's ledgers, without `/scoped` and `/ledgers`."""
-    if layout is Layout.ETCD:
+    if FORMS[layout].holds_all:
         return pc.equal(keys, "")
     folders = [
         "/".join(names[: level + 1])

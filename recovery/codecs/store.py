@@ -28,6 +28,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from recovery.codecs import store_kind
+from recovery.codecs.store_kind import KINDS, ZOOKEEPER, ClusterKeys, StoreKind
 from recovery.errors import FormatError, Reason
 from recovery.model.ids import LedgerId, to_signed
 
@@ -49,11 +51,10 @@ class Layout(StrEnum):
 
 
 ROOT: Final = "/"
-LAYOUT: Final = "/LAYOUT"
-INSTANCE_ID: Final = "/INSTANCEID"
-COOKIES: Final = "/cookies"
-AVAILABLE: Final = "/available"
-READ_ONLY: Final = "/available/readonly"
+LAYOUT: Final = ZOOKEEPER.places.layout
+INSTANCE_ID: Final = ZOOKEEPER.places.instance_id
+COOKIES: Final = ZOOKEEPER.places.cookies
+AVAILABLE, READ_ONLY = ZOOKEEPER.places.registrations
 UNDERREPLICATION: Final = "/underreplication"
 MARKS: Final = "/underreplication/ledgers"
 SCOPED_MARKS: Final = "/underreplication/scoped-ledgers"
@@ -97,15 +98,38 @@ MARK_FORM: Final = MARKS + "/####" * 4 + "/urL"
 SCOPED_MARK_FORM: Final = SCOPED_MARKS + "/####" * 8 + "/urS" + "#" * 32
 FLAT_PATTERN: Final = "/L([0-9]{10}|[1-9][0-9]{10,18})"
 """Keys of the flat layout have no form: their length varies."""
-UNSCOPED_FORMS: Final[Mapping[Layout, tuple[str, ...]]] = {
-    Layout.FLAT: (),
-    Layout.LEGACY: (SHORT_FORM,),
-    Layout.HIERARCHICAL: (SHORT_FORM, LONG_FORM),
-    Layout.LONGHIERARCHICAL: (LONG_FORM,),
-    Layout.LONGLONGHIERARCHICAL: (LONG_FORM,),
-    Layout.ETCD: (),
+_PACKAGE: Final = "org.apache.bookkeeper.meta."
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutForms:
+    """The keys of ledgers in a layout, and how LAYOUT names it.
+
+    Attributes:
+        unscoped: forms of the keys of scope 0: 0 stands for a decimal digit, # for a hex digit.
+        qualified: form of the keys of other scopes, of the whole id in hex digits.
+        holds_all: keys of scope 0 have the form `qualified`, too.
+        factory: class name in LAYOUT.
+        version: of the manager, there.
+    """
+
+    unscoped: tuple[str, ...]
+    factory: str
+    qualified: str = SCOPED_FORM
+    holds_all: bool = False
+    version: int = 1
+
+
+FORMS: Final[Mapping[Layout, LayoutForms]] = {
+    Layout.FLAT: LayoutForms((), f"{_PACKAGE}FlatLedgerManagerFactory"),
+    Layout.LEGACY: LayoutForms((SHORT_FORM,), f"{_PACKAGE}LegacyHierarchicalLedgerManagerFactory"),
+    Layout.HIERARCHICAL: LayoutForms((SHORT_FORM, LONG_FORM), f"{_PACKAGE}HierarchicalLedgerManagerFactory"),
+    Layout.LONGHIERARCHICAL: LayoutForms((LONG_FORM,), f"{_PACKAGE}LongHierarchicalLedgerManagerFactory"),
+    Layout.LONGLONGHIERARCHICAL: LayoutForms((LONG_FORM,), f"{_PACKAGE}LongHierarchicalLedgerManagerFactory"),
+    Layout.ETCD: LayoutForms(
+        (), "org.apache.bookkeeper.metadata.etcd.EtcdLedgerManagerFactory", ETCD_FORM, holds_all=True, version=0
+    ),
 }
-"""Forms of the keys of scope 0: 0 stands for a decimal digit, # for a hex digit."""
 OWN_ROOT: Final = "-bkmeta"
 """Suffix of our own root after the key of the ledgers root; it has tombstones and archive marks."""
 KIND_PATTERNS: Final = (
@@ -137,49 +161,20 @@ def _digits_pattern(run: str) -> str:
 _FLAT_KEY: Final = re.compile(FLAT_PATTERN)
 _SHORT_KEY: Final = _key_pattern(SHORT_FORM)
 _LONG_KEY: Final = _key_pattern(LONG_FORM)
-_ETCD_KEY: Final = _key_pattern(ETCD_FORM)
-_SCOPED_KEY: Final = _key_pattern(SCOPED_FORM)
+_QUALIFIED_KEYS: Final = {layout: _key_pattern(forms.qualified) for layout, forms in FORMS.items()}
 _KIND_KEYS: Final = tuple((kind, re.compile(pattern, re.DOTALL)) for kind, pattern in KIND_PATTERNS)
 _BUCKET_KEY: Final = re.compile(r"/buckets/([0-9]{3})")
 _BUCKETS: Final = 128
 _MAX: Final = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterKeys:
-    """Keys of a cluster besides its ledgers.
-
-    Attributes:
-        layout, instance_id: keys.
-        cookies: folder.
-        registrations: folders of writable and of read-only bookies; the second may be inside the first.
-        folders: empty nodes of a new cluster; their parents are made with them.
-    """
-
-    layout: str
-    instance_id: str
-    cookies: str
-    registrations: tuple[str, str]
-    folders: tuple[str, ...]
-
-
-ON_ZOOKEEPER: Final = ClusterKeys(LAYOUT, INSTANCE_ID, COOKIES, (AVAILABLE, READ_ONLY), (AVAILABLE, READ_ONLY, COOKIES))
-ON_ETCD: Final = ClusterKeys(
-    "/layout",
-    "/instanceid",
-    COOKIES,
-    ("/bookies/writable", "/bookies/readonly"),
-    ("/bookies/writable", "/bookies/readonly", COOKIES, ETCD_LEDGERS, ETCD_BUCKETS, UNDERREPLICATION),
-)
-
-
-REGISTRATIONS: Final = (*ON_ZOOKEEPER.registrations, *ON_ETCD.registrations)
+REGISTRATIONS: Final = tuple(folder for kind in KINDS for folder in kind.places.registrations)
 """Of any store: without such a folder, no bookie is registered in it."""
 
 
 def places(layout: "Layout | str | None") -> ClusterKeys:
     """Return the keys of a cluster with a layout; None is any layout of ZooKeeper."""
-    return ON_ETCD if layout == Layout.ETCD else ON_ZOOKEEPER
+    return store_kind.kind_of(layout).places
 
 
 # Ledgers
@@ -191,10 +186,9 @@ def ledger_key(layout: Layout, ledger: LedgerId) -> str:
     Raises:
         ValueError: the layout has no place for the id.
     """
-    if layout is Layout.ETCD and (ledger.scope != 0 or ledger.ledger >= 0):
-        return _fill(ETCD_FORM, ledger.qualified_name)
-    if ledger.scope != 0:
-        return _fill(SCOPED_FORM, ledger.qualified_name)
+    forms = FORMS[layout]
+    if ledger.scope != 0 or (forms.holds_all and ledger.ledger >= 0):
+        return _fill(forms.qualified, ledger.qualified_name)
     number = ledger.ledger
     if number < 0 or (layout is Layout.LEGACY and number >= LEGACY_IDS):
         raise ValueError(f"layout {layout} has no place for ledger {ledger}")
@@ -233,13 +227,14 @@ def ledger_of(layout: Layout, key: str) -> LedgerId | None:
     BookKeeper's own listings take more (any name with digits in a leaf folder, an id in the wrong tree); what is found
     there would be read at another key.
     """
-    if layout is Layout.ETCD or key.startswith(SCOPED + "/"):
-        match = (_ETCD_KEY if layout is Layout.ETCD else _SCOPED_KEY).fullmatch(key)
+    holds_all = FORMS[layout].holds_all
+    if holds_all or key.startswith(SCOPED + "/"):
+        match = _QUALIFIED_KEYS[layout].fullmatch(key)
         if match is None:
             return None
         digits = "".join(match.groups())
         scope, ledger = (to_signed(int(half, 16)) for half in (digits[:16], digits[16:]))
-        return LedgerId(scope, ledger) if scope or (layout is Layout.ETCD and ledger >= 0) else None
+        return LedgerId(scope, ledger) if scope or (holds_all and ledger >= 0) else None
     is_short = key.count("/") == SHORT_FORM.count("/")
     pattern = _FLAT_KEY if layout is Layout.FLAT else _SHORT_KEY if is_short else _LONG_KEY
     match = pattern.fullmatch(key)
@@ -249,9 +244,15 @@ def ledger_of(layout: Layout, key: str) -> LedgerId | None:
     return LedgerId(0, number)
 
 
+def store_kind_of(key: str) -> StoreKind:
+    """Return the kind of store that has a ledger's key."""
+    qualified = (layout for layout, forms in FORMS.items() if forms.holds_all)
+    return store_kind.kind_of(next((layout for layout in qualified if ledger_of(layout, key) is not None), None))
+
+
 def folder_patterns(layout: Layout) -> tuple[tuple[str, ...], ...]:
     """Return, for each tree of ledgers below the root, patterns of the names of its inner nodes, level by level."""
-    forms = (ETCD_FORM,) if layout is Layout.ETCD else (*UNSCOPED_FORMS[layout], SCOPED_FORM)
+    forms = (*FORMS[layout].unscoped, FORMS[layout].qualified)
     return tuple(
         tuple(re.sub("0+|#+", lambda run: _digits_pattern(run[0]), name) for name in form.split("/")[1:-1])
         for form in forms
@@ -268,18 +269,7 @@ def find_placeless(
 
 # LAYOUT and INSTANCEID
 
-_PACKAGE: Final = "org.apache.bookkeeper.meta."
-_FACTORIES: Final = {
-    "FlatLedgerManagerFactory": Layout.FLAT,
-    "LegacyHierarchicalLedgerManagerFactory": Layout.LEGACY,
-    "HierarchicalLedgerManagerFactory": Layout.HIERARCHICAL,
-    "LongHierarchicalLedgerManagerFactory": Layout.LONGHIERARCHICAL,
-}
-_FACTORY_NAMES: Final = {layout: name for name, layout in _FACTORIES.items()}
-_ETCD_FACTORY: Final = "org.apache.bookkeeper.metadata.etcd.EtcdLedgerManagerFactory"
-_ETCD_VERSION: Final = 0
 _TYPES: Final = {"flat": Layout.FLAT, "hierarchical": Layout.HIERARCHICAL}
-_MANAGER_VERSION: Final = 1
 
 
 def layout_of(raw: bytes | memoryview) -> Layout:
@@ -297,26 +287,22 @@ def layout_of(raw: bytes | memoryview) -> Layout:
         raise FormatError(Reason.BAD_VALUE, LAYOUT, 0, f"not a layout: {text[:200]!r}")
     if lines[0] not in ("1", "2"):
         raise FormatError(Reason.BAD_VERSION, LAYOUT, 0, f"layout format {lines[0][:40]!r}")
-    layout = _TYPES.get(manager)
-    wanted = _MANAGER_VERSION
-    if lines[0] == "2" and (manager == _ETCD_FACTORY or manager.endswith("." + _ETCD_FACTORY)):
-        layout, wanted = Layout.ETCD, _ETCD_VERSION
-    elif lines[0] == "2":
-        shade, _, name = manager.rpartition(_PACKAGE)
-        layout = _FACTORIES.get(name) if not shade or shade.endswith(".") else None
+    if lines[0] == "2":
+        layout = next(
+            (layout_named for layout_named, forms in FORMS.items() if f".{manager}".endswith(f".{forms.factory}")), None
+        )
+    else:
+        layout = _TYPES.get(manager)
     if layout is None:
         raise FormatError(Reason.BAD_VALUE, LAYOUT, len(lines[0]) + 1, f"ledger manager {manager[:120]!r}")
-    if number != str(wanted):
+    if number != str(FORMS[layout].version):
         raise FormatError(Reason.BAD_VERSION, LAYOUT, len(lines[0]) + 1, f"{manager[:120]} of version {number[:40]!r}")
     return layout
 
 
 def layout_bytes(layout: Layout) -> bytes:
     """Return the LAYOUT that BookKeeper writes for a layout, in format 2."""
-    if layout is Layout.ETCD:
-        return f"2\n{_ETCD_FACTORY}:{_ETCD_VERSION}".encode()
-    plain = Layout.LONGHIERARCHICAL if layout is Layout.LONGLONGHIERARCHICAL else layout
-    return f"2\n{_PACKAGE}{_FACTORY_NAMES[plain]}:{_MANAGER_VERSION}".encode()
+    return f"2\n{FORMS[layout].factory}:{FORMS[layout].version}".encode()
 
 
 def decode_instance_id(raw: bytes | memoryview) -> str:
@@ -398,11 +384,12 @@ def list_largest_numbers(layout: Layout, ledger: npt.NDArray[np.int64], limit: i
         limit: larger numbers are of ids that clients chose.
         count: numbers of a key, at most.
     """
-    bits = BUCKET_BITS if layout is Layout.ETCD else 63
+    has_buckets = store_kind.kind_of(layout).has_bucket_counters
+    bits = BUCKET_BITS if has_buckets else 63
     number = ledger & ((1 << bits) - 1)
-    given = (ledger >= 0) & (number <= limit) & ((layout is not Layout.ETCD) | (number > 0))
+    given = (ledger >= 0) & (number <= limit) & (number > 0 if has_buckets else number >= 0)
     number = number[given]
-    if layout is not Layout.ETCD:
+    if not has_buckets:
         return {generator_key(layout): _pick_largest(number, count)} if len(number) else {}
     bucket = ledger[given] >> bits
     return {bucket_key(b): _pick_largest(number[bucket == b], count) for b in np.unique(bucket).tolist()}

@@ -10,13 +10,29 @@
     removals in a transaction    200             50: it takes 128 comparisons by default, two each
     LAYOUT                       always made     may be missing
 
-Source: docs/formats/store-keys.md.
+Keys of ledgers are in `recovery.codecs.store`, connections in `backends`. Source: docs/formats/store-keys.md.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER, ClusterKeys, Layout, ledger_of
+
+@dataclass(frozen=True, slots=True)
+class ClusterKeys:
+    """Keys of a cluster besides its ledgers.
+
+    Attributes:
+        layout, instance_id: keys.
+        cookies: folder.
+        registrations: folders of writable and of read-only bookies; the second may be inside the first.
+        folders: empty nodes of a new cluster; their parents are made with them.
+    """
+
+    layout: str
+    instance_id: str
+    cookies: str
+    registrations: tuple[str, str]
+    folders: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +41,13 @@ class StoreKind:
 
     Attributes:
         name: for people.
+        layouts: values of `recovery.codecs.store.Layout` that only this kind has.
         places: keys of a cluster.
         port: of its servers, by default.
+        auth_variable: of the environment: has user:password.
+        ways_in: how clients can be let in, for people.
+        copies: its files, for people.
+        how_to_copy: to keep what it is now and was before, line by line.
         has_acls: keys have rights of their own: bookies can be kept from listing, and a session locked out.
         has_replication: ledgers are marked as under-replicated and locked, and an auditor is elected.
         keeps_times: of each key it is known when it was written; else only in which transaction.
@@ -39,8 +60,13 @@ class StoreKind:
     """
 
     name: str
+    layouts: tuple[str, ...]
     places: ClusterKeys
     port: int
+    auth_variable: str
+    ways_in: str
+    copies: str
+    how_to_copy: tuple[str, ...]
     has_acls: bool
     has_replication: bool
     keeps_times: bool
@@ -54,8 +80,22 @@ class StoreKind:
 
 ZOOKEEPER: Final = StoreKind(
     "ZooKeeper",
-    ON_ZOOKEEPER,
+    ("flat", "legacy", "hierarchical", "longhierarchical", "longlonghierarchical"),
+    ClusterKeys(
+        "/LAYOUT",
+        "/INSTANCEID",
+        "/cookies",
+        ("/available", "/available/readonly"),
+        ("/available", "/available/readonly", "/cookies"),
+    ),
     2181,
+    auth_variable="BKMETA_ZK_AUTH",
+    ways_in="ZooKeeper: digest, SASL with DIGEST-MD5 or Kerberos (keytab, ticket cache), TLS with client certificates",
+    copies="ZooKeeper's files",
+    how_to_copy=(
+        "Copy dataDir and dataLogDir of EVERY ZooKeeper server. Do not restart those servers:",
+        "a restart, or autopurge, destroys good snapshots.",
+    ),
     has_acls=True,
     has_replication=True,
     keeps_times=True,
@@ -68,8 +108,22 @@ ZOOKEEPER: Final = StoreKind(
 )
 ETCD: Final = StoreKind(
     "etcd",
-    ON_ETCD,
+    ("etcd",),
+    ClusterKeys(
+        "/layout",
+        "/instanceid",
+        "/cookies",
+        ("/bookies/writable", "/bookies/readonly"),
+        ("/bookies/writable", "/bookies/readonly", "/cookies", "/ledgers", "/buckets", "/underreplication"),
+    ),
     2379,
+    auth_variable="BKMETA_ETCD_AUTH",
+    ways_in="etcd: user and password, TLS with client certificates",
+    copies="etcd's snapshots",
+    how_to_copy=(
+        "etcdctl snapshot save, of EVERY etcd member, and copy the members' data folders. Switch",
+        "compaction off: it destroys the past, from which ledgers can be read.",
+    ),
     has_acls=False,
     has_replication=False,
     keeps_times=False,
@@ -83,11 +137,12 @@ ETCD: Final = StoreKind(
 KINDS: Final = (ZOOKEEPER, ETCD)
 
 
-def kind_of(layout: Layout | str | None) -> StoreKind:
+def kind_of(layout: str | None) -> StoreKind:
     """Return the kind of store that keeps a layout; None is any layout of ZooKeeper."""
-    return ETCD if layout == Layout.ETCD else ZOOKEEPER
+    return next((kind for kind in KINDS if layout in kind.layouts), ZOOKEEPER)
 
 
-def kind_of_key(key: str) -> StoreKind:
-    """Return the kind of store that has a ledger's key."""
-    return ETCD if ledger_of(Layout.ETCD, key) is not None else ZOOKEEPER
+def guess_kind(uri: str | None) -> StoreKind:
+    """Return the kind of store that a URI names by its first letters, perhaps not a right one; else ZooKeeper."""
+    schemes = {kind.uri.partition("{")[0].partition(":")[0]: kind for kind in KINDS if kind is not ZOOKEEPER}
+    return next((kind for scheme, kind in schemes.items() if uri and uri.startswith(scheme)), ZOOKEEPER)

@@ -124,7 +124,7 @@ def read_zookeeper_log(path: Path, notes: FileNotes) -> None:
 
 def read_etcd_database(path: Path, notes: FileNotes) -> None:
     """Note what a database file of etcd holds: a snapshot, or a copy of a member's."""
-    from backends.etcdfile import EtcdFile  # noqa: PLC0415 - loads what no other file needs
+    from backends.etcd.etcdfile import EtcdFile  # noqa: PLC0415 - loads what no other file needs
 
     try:
         opened = EtcdFile(path.resolve())

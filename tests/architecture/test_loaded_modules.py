@@ -217,13 +217,13 @@ OTHER_CODECS: Final = {
     "entry_log": {"entry", "framing"},
     "framing": {"entry"},
     "journal": {"entry", "framing"},
-    "keys": {"packing", "store"},
+    "keys": {"packing", "store", "store_kind"},
     "ledger_columns": {"ledger_record"},
     "ledger_metadata": {"entry", "ledger_columns", "ledger_record", "packing"},
     "managed_ledger": {"pulsar_compression"},
     "pulsar_message": {"pulsar_compression"},
-    "replication_lock": {"store"},
-    "store_kind": {"store"},
+    "replication_lock": {"store", "store_kind"},
+    "store": {"store_kind"},
 }
 """Codecs that are made of others."""
 CODEC_PROBE: Final = """

@@ -14,8 +14,9 @@ import pytest
 
 from backends.protocols import ScannableStore
 from backends.registry import OpenStore
+from reconcile.clusters import open_inventories
 from reconcile.jobs.make_plan.plan import make_plan
-from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
+from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.plan import plan_reader
 from reconcile.plan.actions import LEAVE, Passwords
 from reconcile.plan.edits import Edits, edit_plan

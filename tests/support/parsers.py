@@ -29,7 +29,7 @@ from backends.bookie import frames
 from backends.bookie.frames import Conversation
 from backends.errors import BackendError
 from backends.etcd import columns as etcd_columns
-from backends.etcdfile import EtcdFile
+from backends.etcd.etcdfile import EtcdFile
 from backends.protocols import Write
 from backends.registry import parse_store_uri
 from backends.rocks import open_read_only

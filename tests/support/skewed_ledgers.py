@@ -21,10 +21,11 @@ import pytest
 
 from backends.protocols import Write
 from reconcile.check import left_out_copies
+from reconcile.clusters import open_inventories
 from reconcile.compare import decide
 from reconcile.jobs.make_plan import plan as plan_job
 from reconcile.jobs.make_plan.plan import make_plan
-from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
+from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.plan.actions import Passwords
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare

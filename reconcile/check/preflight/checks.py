@@ -32,7 +32,7 @@ from reconcile.rules.segments.member_names import require_other_names
 from reconcile.words import count_noun, list_names
 from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import UNDERREPLICATION, Layout, decode_instance_id, layout_of
-from recovery.codecs.store_kind import ETCD, ZOOKEEPER, kind_of
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset, read_inventories
 from recovery.errors import FormatError
 from recovery.model.coverage import Coverage
@@ -44,7 +44,6 @@ _CLOCKS_APART: Final = timedelta(minutes=1)
 _RECENT: Final = timedelta(days=1)
 _AUDITORS: Final = f"{UNDERREPLICATION}/auditorelection"
 _VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
-_AUTH_VARIABLES: Final = {ZOOKEEPER.name: "BKMETA_ZK_AUTH", ETCD.name: "BKMETA_ETCD_AUTH"}
 _ASKED: Final = 20_000
 """Ledgers that are asked for by key because no listing names them: some seconds."""
 
@@ -122,7 +121,7 @@ class _Look:
             names = self._store.children(self._root)
         except AccessDeniedError:
             self._denied = True
-            variable = _AUTH_VARIABLES[self._kind.name]
+            variable = self._kind.auth_variable
             self._say(PreflightLevel.UNDECIDED, "root", f"{self._root} may not be listed: set {variable} to who may")
             return self._report(root="not known")
         on_bookies = listing.list_ledgers_on_bookies(self._inventories) if self._inventories else None

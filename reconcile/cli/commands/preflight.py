@@ -27,6 +27,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Output, Result
 from reconcile.words import count_noun, list_names
+from recovery.codecs.store_kind import guess_kind
 
 if TYPE_CHECKING:
     from reconcile.check.preflight.report import Remark, Report
@@ -50,18 +51,6 @@ _AFTER: Final[tuple[_Step, ...]] = (
     ),
     ("Never run metaformat. Never run initnewcluster.",),
 )
-_COPY_ZOOKEEPER: Final[_Step] = (
-    "Copy dataDir and dataLogDir of EVERY ZooKeeper server. Do not restart those servers:",
-    "a restart, or autopurge, destroys good snapshots.",
-)
-_COPY_ETCD: Final[_Step] = (
-    "etcdctl snapshot save, of EVERY etcd member, and copy the members' data folders. Switch",
-    "compaction off: it destroys the past, from which ledgers can be read.",
-)
-_STAY: Final[_Step] = (
-    "Keep all of them stopped until apply has ended: etcd's keys have no rights of their own,",
-    "so nothing in etcd keeps a bookie that runs from deleting.",
-)
 LEDGERS_ONLY: Final = "This brings ledgers back, not topics: the upper layer's own records come from {}."
 
 
@@ -71,14 +60,13 @@ def first_ten_minutes(uri: str | None) -> tuple[_Step, ...]:
     Args:
         uri: of the store, perhaps not a right one; None: it was not named, and is taken for ZooKeeper.
     """
-    if _is_etcd(uri):
-        return (*_BEFORE, _COPY_ETCD, *_AFTER, _STAY)
-    return (*_BEFORE, _COPY_ZOOKEEPER, *_AFTER)
-
-
-def _is_etcd(uri: str | None) -> bool:
     # By its first letters: what takes URIs apart takes longer to load than this to print.
-    return uri is not None and uri.startswith("etcd")
+    kind = guess_kind(uri)
+    stay = (
+        f"Keep all of them stopped until apply has ended: {kind.name}'s keys have no rights of their own,",
+        f"so nothing in {kind.name} keeps a bookie that runs from deleting.",
+    )
+    return (*_BEFORE, kind.how_to_copy, *_AFTER, *(() if kind.has_acls else (stay,)))
 
 
 @click.command(
@@ -126,8 +114,7 @@ def _print_first_ten_minutes(uri: str | None, *, to_stderr: bool) -> None:
     for number, lines in enumerate(first_ten_minutes(uri), 1):
         for at, line in enumerate(lines):
             click.echo(f"  {number}. {line}" if at == 0 else f"     {line}", err=to_stderr)
-    source = "etcd's snapshots" if _is_etcd(uri) else "ZooKeeper's files"
-    click.echo(f"  {LEDGERS_ONLY.format(source)}\n", err=to_stderr)
+    click.echo(f"  {LEDGERS_ONLY.format(guess_kind(uri).copies)}\n", err=to_stderr)
     (sys.stderr if to_stderr else sys.stdout).flush()
 
 
@@ -246,7 +233,7 @@ def _stop_order(report: "Report") -> list[str]:
 
 
 def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
-    from backends.registry import parse_store_uri
+    from reconcile.stores import has_rights
 
     frozen = report.freeze is not None and report.freeze.frozen
     given = carry_options("--inventory", "--inventory-dir", "--metadata", "--aliases")
@@ -258,7 +245,7 @@ def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
     if report.level == "critical" and not frozen:
         if report.of_strangers:
             return f"stop every bookie that was collected (kill -STOP); is this their store? If not: {command}"
-        if report.layout is not None and parse_store_uri(uri).kind == "zookeeper":
+        if report.layout is not None and has_rights(uri):
             freeze = shlex.join(["bkmeta", "freeze", *carry_options("--metadata")])
             if not report.silent:
                 return freeze

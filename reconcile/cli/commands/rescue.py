@@ -216,11 +216,11 @@ def _show_status(out: Path) -> Result:
 
 def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Iterator[str]:
     """Yield every step with what it runs, as far as that is known before anything was looked at."""
-    from backends.registry import parse_store_uri
     from reconcile.cli.rescue import scripts
     from reconcile.cli.rescue.transports import make_command
+    from reconcile.stores import has_rights
 
-    has_rights = parse_store_uri(uri).kind == "zookeeper"
+    can_freeze = has_rights(uri)
     incident, plan = out / "incident.toml", out / "plan-1"
     freeze = f"  $ {quote_command('bkmeta', 'freeze', '--incident', incident)}"
     yield "0 look"
@@ -229,7 +229,7 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Itera
     for server in hosts.servers:
         for folder in server.folders:
             yield f"  {server.host.name}: {quote_command(*make_command(server.host, scripts.build_copy(folder)))}"
-    if is_stopped := topic is None or not has_rights:
+    if is_stopped := topic is None or not can_freeze:
         for bookie in hosts.bookies:
             yield f"  {bookie.name}: kill -STOP of the Java that has {bookie.process!r} in its command line"
     else:
@@ -247,18 +247,18 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Itera
     yield "5 restore"
     yield f"  $ {quote_command('bkmeta', 'apply', plan, '--incident', incident, '--confirm', 'HASH')}"
     yield "6 start"
-    if topic is None and has_rights:
+    if topic is None and can_freeze:
         yield freeze
     if is_stopped:
         for bookie in hosts.bookies:
             yield f"  {bookie.name}: {bookie.start or 'a person starts it'}"
     words = ("bkmeta", "verify", plan, "--incident", incident, "--sample", "all", "--wire")
     yield f"  $ {quote_command(*words)}"
-    if has_rights:
+    if can_freeze:
         yield f"  $ {quote_command('bkmeta', 'thaw', '--incident', incident)}"
     if topic is None:
         yield "of ledgers that were deleted on a cluster that lives, instead of steps 1 to 3, and of starting bookies:"
         yield (
-            f"{freeze} --deletes-only" if has_rights else "  every bookie is stopped, if you say so, and started again"
+            f"{freeze} --deletes-only" if can_freeze else "  every bookie is stopped, if you say so, and started again"
         )
         yield f"  $ {quote_command('bkmeta', 'undelete', '--metadata', uri, '--out', plan)}"

@@ -66,7 +66,7 @@ def list_tombstones(
     **shared: Any,  # noqa: ANN401 - the shared options
 ) -> None:
     """List the tombstones of a scope, and what all of them cost the store. Nothing is written."""
-    from reconcile.jobs.deletes.clusters import now_ms
+    from reconcile.jobs.context import now_ms
     from reconcile.jobs.deletes.requests import measure_tombstones, read_tombstones
 
     output = make_output(shared)

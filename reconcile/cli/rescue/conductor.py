@@ -24,7 +24,6 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from backends.registry import parse_store_uri
 from reconcile.check.left_out_copies import find_left_out
 from reconcile.cli.access import AUTH_FILE_VARIABLE, AUTH_VARIABLE
 from reconcile.cli.approval import carry_approvals
@@ -47,7 +46,7 @@ from reconcile.jobs.plans.review import list_plan_ledgers
 from reconcile.jobs.upper_layers import have_topics
 from reconcile.plan.views.ledger_lists import HeldChoice, LedgerFilter, list_reuse_locked, select_held
 from reconcile.plan.views.open_points import count_rights, count_unopened
-from reconcile.stores import catalog_path
+from reconcile.stores import catalog_path, has_rights
 from reconcile.words import count_noun, list_names
 from reconcile.write.guards import OPEN_ACL, choose_acl, list_registered, require_layout
 from reconcile.write.plan_actions import require_acl
@@ -129,7 +128,7 @@ class Conductor:
         self._approvals = {path: read_approval(path).subject.kind for path in approvals}
         self._hosts, self._uri, self._record, self._say, self._ask = hosts, uri, record, say, ask
         self._out = record.folder
-        self._has_rights = parse_store_uri(uri).kind == "zookeeper"
+        self._has_rights = has_rights(uri)
         self._is_flat = "flat" in uri.partition(":")[0]
 
     def run(self) -> RescueEnd:
@@ -750,7 +749,7 @@ class Conductor:
 
     def _name_rehearsal(self) -> str | None:
         """Return the URI of a root for rehearsals beside the cluster's; None: where it is cannot be told."""
-        is_plain = re.fullmatch(r"(?:zk\+?[a-z]*|etcd)://[^/]+/.+", self._uri) is not None
+        is_plain = re.fullmatch(r"[a-z+]+://[^/]+/.+", self._uri) is not None
         return f"{self._uri.rstrip('/')}-rehearsal" if is_plain else None
 
     def _name_plan(self) -> Path:

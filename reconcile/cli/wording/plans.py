@@ -6,9 +6,11 @@ A store is named with its real address, wherever the plan knows it. Lines are fo
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from backends.errors import UnsupportedStoreError
 from reconcile.cli.options import quote_command
 from reconcile.plan.actions import REUSE_LOCK_TIME
 from reconcile.plan.views.deletions import LISTED, SessionDeletions, find_capture_before
+from reconcile.stores import is_live, is_store
 from reconcile.words import count_noun
 from recovery.dataset import MANIFEST, Dataset, open_dataset
 from recovery.place import to_place
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 _STORE: Final = "store"
 """Folder of a plan in which the capture of the store is that it was made for."""
 _UNKNOWN: Final = "URI"
-_READ_ONLY: Final = ("catalog:", "zkfiles:", "etcdfile:")
 _REHEARSAL: Final = "bkmeta-rehearsal"
 _OUT: Final = "plan-2"
 _EVIDENCE: Final = {
@@ -37,8 +38,10 @@ def store_of(plan: Dataset) -> str:
     if not (folder / MANIFEST).is_file():
         return _UNKNOWN
     uri = str(open_dataset(folder, "catalog").manifest["binding"].get("uri") or "")
-    is_uri = "://" in uri or uri.startswith("metadata-store:")
-    return uri if is_uri and not uri.startswith(_READ_ONLY) else _UNKNOWN
+    try:
+        return uri if is_store(uri) and is_live(uri) else _UNKNOWN
+    except UnsupportedStoreError:
+        return _UNKNOWN
 
 
 def rehearsal_root(plan: Dataset) -> str:

@@ -26,8 +26,8 @@ from reconcile.deletes.own_root import read_instance_id
 from reconcile.errors import GuardRefusedError
 from reconcile.jobs.archive.copy_marks import CopyMarks, list_ids
 from reconcile.jobs.capture import capture_store
-from reconcile.jobs.context import Context, WireOptions, start_spark, throttle
-from reconcile.jobs.deletes.clusters import DeleteTarget, OpenDeletes, now_ms, open_deletes
+from reconcile.jobs.context import Context, WireOptions, now_ms, start_spark, throttle
+from reconcile.jobs.deletes.clusters import DeleteTarget, OpenDeletes, open_deletes
 from reconcile.jobs.undelete.topics import parse_pattern
 from recovery import __version__
 from recovery.archive import choice as choices
@@ -45,7 +45,7 @@ from recovery.archive.objects import (
 from recovery.archive.reader import About, read_about, read_index, read_known, unreadable
 from recovery.archive.task import CopyTask
 from recovery.bookies.addresses import read_members
-from recovery.bookies.wire_probe import cut_batches
+from recovery.bookies.recorded_members import cut_batches
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import DatasetError, InputError
 from recovery.model.ids import BUCKETS, LedgerId

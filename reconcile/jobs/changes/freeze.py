@@ -19,14 +19,13 @@ from reconcile.errors import Advice, GuardRefusedError, JournalError, Remedy
 from reconcile.jobs.approvals import NO_APPROVALS, Approvals
 from reconcile.jobs.context import Context, add_remedy
 from reconcile.jobs.starts import BookieStarts, decide_starts_of, list_known
-from reconcile.stores import Access, AccessAs, list_session_principals, open_store
+from reconcile.stores import Access, AccessAs, has_rights, list_session_principals, open_store
 from reconcile.write import audit_journal, guards
 from reconcile.write.audit_journal import Approval
 from reconcile.write.freezing import freeze as engine
 from reconcile.write.freezing import freeze_state
 from reconcile.write.journal_events import FreezeHistory
 from recovery.codecs.store import LAYOUT, Layout
-from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset
 from recovery.errors import InputError
 from recovery.infer.lost_disks import LostDisk
@@ -242,8 +241,7 @@ def require_access_control(uri: str) -> None:
         GuardRefusedError: it has none.
     """
     is_elsewhere = _PULSAR_ELSEWHERE.match(uri.strip()) is not None
-    address = None if is_elsewhere else parse_store_uri(uri)
-    if address is None or not (address.is_live and kind_of(address.layout_hint).has_acls):
+    if is_elsewhere or not has_rights(uri):
         raise GuardRefusedError(uri, "has no rights by which listings could be made to fail", _STOP)
 
 

@@ -23,11 +23,10 @@ import pyarrow.compute as pc
 from backends.registry import OpenStore
 from reconcile.check.scrutiny.judge import Demands, LookJudgement, judge_range
 from reconcile.check.scrutiny.replication import StoredReplication
-from reconcile.clusters import InstanceSource, of_bookies, require_one
+from reconcile.clusters import InstanceSource, of_bookies, open_inventories, require_one
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import FindingRun
 from reconcile.jobs.context import Context, WireOptions, throttle
-from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.scrutiny.range_task import are_of, count_verdicts, read_all
 from reconcile.plan.actions import Guard
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from reconcile.deletes.packed import PackedDecision
 from reconcile.deletes.records import ArchiveMark
-from reconcile.jobs.context import Context, connect
-from reconcile.jobs.deletes.clusters import DeleteTarget, now_ms, open_deletes, read_own_root
+from reconcile.jobs.context import Context, connect, now_ms
+from reconcile.jobs.deletes.clusters import DeleteTarget, open_deletes, read_own_root
 from recovery.model.ids import LedgerId
 
 _ROWS = 500

@@ -134,8 +134,3 @@ def read_own_root(opened: OpenStore) -> OwnRoot | None:
         GuardRefusedError: what is there is not ours.
     """
     return open_own_root(opened.store, opened.root)
-
-
-def now_ms(context: Context) -> int:
-    """Return the time, ms since 1970."""
-    return int(context.now().timestamp() * 1000)

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from backends.errors import BackendError
 from backends.protocols import ScannableStore
@@ -16,14 +15,10 @@ from reconcile.deletes.purge import count_since
 from reconcile.deletes.tombstones import SKEW_MS
 from reconcile.deletes.verification.absence import Absence, measure_absence
 from reconcile.deletes.verification.evidence import ReferenceListing
-from reconcile.jobs.context import Context, connect
-from reconcile.jobs.deletes.clusters import now_ms
+from reconcile.jobs.context import Context, connect, now_ms
 from reconcile.references import TOPICS, References, find_pravega, has_topics, of_store, read_listing
-from reconcile.stores import is_store
+from reconcile.stores import is_live, is_store
 from recovery.dataset import Dataset
-
-_RUNNING: Final = ("zk:", "zk+", "etcd:", "metadata-store:")
-"""How URIs of stores begin that show what is now; others are copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,7 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
         try:
             with connect(name, context) as store:
                 parts.append(of_store(store))
-                if not name.startswith(_RUNNING):
+                if not is_live(name):
                     shown_ms = store.store.point().at_ms if isinstance(store.store, ScannableStore) else None
                     problems += [] if shown_ms else [f"{name} is a copy without the time that it shows"]
                     at_ms = min(at_ms, shown_ms or at_ms)
@@ -103,7 +98,7 @@ def list_again(certificate: Certificate, opened: OpenStore, context: Context) ->
     """
     rows = certificate.body["evidence"].get("references", [])
     names = {source["name"] for row in rows for source in row["sources"] if not source["sha256"]}
-    running = [name for name in sorted(names) if name.startswith(_RUNNING)]
+    running = [name for name in sorted(names) if is_store(name) and is_live(name)]
     return list_references(running, opened, context).listing
 
 

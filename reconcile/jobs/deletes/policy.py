@@ -18,8 +18,8 @@ from reconcile.deletes.policy import (
 )
 from reconcile.deletes.signatures import read_public_key
 from reconcile.jobs.approvals import NO_APPROVALS, Approvals
-from reconcile.jobs.context import Context, connect
-from reconcile.jobs.deletes.clusters import DeleteTarget, now_ms, open_deletes
+from reconcile.jobs.context import Context, connect, now_ms
+from reconcile.jobs.deletes.clusters import DeleteTarget, open_deletes
 from reconcile.write.audit_journal import Approval
 from recovery.errors import InputError
 

@@ -17,8 +17,8 @@ from reconcile.deletes.verification.verdicts import set_breaker
 from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.jobs.approvals import NO_APPROVALS, Approvals
-from reconcile.jobs.context import Context, throttle
-from reconcile.jobs.deletes.clusters import DeleteTarget, OpenDeletes, now_ms, open_deletes
+from reconcile.jobs.context import Context, now_ms, throttle
+from reconcile.jobs.deletes.clusters import DeleteTarget, OpenDeletes, open_deletes
 from reconcile.jobs.deletes.listings import list_again
 from reconcile.jobs.deletes.quarantine import end_where_bookies_left, list_quarantined
 from recovery.model.ids import LedgerId

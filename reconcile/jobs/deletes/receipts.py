@@ -25,8 +25,8 @@ from reconcile.deletes.tombstones import (
 from reconcile.deletes.verification.evidence import gather_holdings, list_sightings
 from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.errors import GuardRefusedError
-from reconcile.jobs.context import Context
-from reconcile.jobs.deletes.clusters import DeleteTarget, OpenDeletes, now_ms, open_deletes
+from reconcile.jobs.context import Context, now_ms
+from reconcile.jobs.deletes.clusters import DeleteTarget, OpenDeletes, open_deletes
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
 from reconcile.write.guards import list_registered
 from recovery.codecs import ledger_metadata

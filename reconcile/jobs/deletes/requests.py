@@ -20,8 +20,8 @@ from reconcile.deletes.tombstones import (
 )
 from reconcile.deletes.verification.evidence import gather_holdings, list_sightings
 from reconcile.deletes.verification.wanted import WantedLedgers
-from reconcile.jobs.context import Context, connect, throttle
-from reconcile.jobs.deletes.clusters import DeleteTarget, OpenDeletes, now_ms, open_deletes, read_own_root
+from reconcile.jobs.context import Context, connect, now_ms, throttle
+from reconcile.jobs.deletes.clusters import DeleteTarget, OpenDeletes, open_deletes, read_own_root
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
 from reconcile.write.guards import list_registered
 from recovery.codecs.ledger_record import decode

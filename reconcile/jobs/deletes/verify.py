@@ -44,12 +44,11 @@ from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.jobs.archive.sample import ArchiveSample, prove_sample
 from reconcile.jobs.capture import capture_store
-from reconcile.jobs.context import Context, connect
+from reconcile.jobs.context import Context, connect, now_ms
 from reconcile.jobs.deletes.clusters import (
     DeleteTarget,
     find_policy,
     name_self,
-    now_ms,
     open_deletes,
     read_layout,
     read_own_root,

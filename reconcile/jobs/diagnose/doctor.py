@@ -27,6 +27,7 @@ from reconcile.stores import open_store, require_store_uri
 from reconcile.words import list_names
 from recovery import __version__
 from recovery.codecs import store
+from recovery.codecs.store_kind import KINDS, kind_of
 from recovery.spark import find_java, has_executors, java_problem, over_buckets, session
 
 if TYPE_CHECKING:
@@ -55,10 +56,6 @@ _BOOKIE_WAYS: Final = (
     "bookies: SASL with DIGEST-MD5 or Kerberos, TLS with client certificates, or your own mechanism; not supported: "
     "SASL that signs or encrypts what follows (auth-int, auth-conf)"
 )
-_ZOOKEEPER_WAYS: Final = (
-    "ZooKeeper: digest, SASL with DIGEST-MD5 or Kerberos (keytab, ticket cache), TLS with client certificates"
-)
-_ETCD_WAYS: Final = "etcd: user and password, TLS with client certificates"
 _SCHEMES: Final = frozenset({"world", "auth", "digest", "ip", _SASL, "super", "x509"})
 """Of ZooKeeper's own: whom a session is, or may be, by what is told to it or known of its connection."""
 _ONLY_RECOVER: Final = "only recover needs it"
@@ -342,7 +339,7 @@ def _store(connect: Callable[[], OpenStore]) -> list[Check]:
         remedy = "start it, or fix the URI, the network or the credentials"
         return [
             Check("store", CheckState.MISSING, str(error), remedy),
-            Check(_WAYS, CheckState.SKIPPED, "; ".join((_ZOOKEEPER_WAYS, _ETCD_WAYS, _BOOKIE_WAYS))),
+            Check(_WAYS, CheckState.SKIPPED, "; ".join((*(kind.ways_in for kind in KINDS), _BOOKIE_WAYS))),
         ]
     there = f"answers; {opened.root} is there, {'with' if layout else 'without'} LAYOUT"
     return [Check(name, CheckState.OK, there), *ways]
@@ -350,9 +347,9 @@ def _store(connect: Callable[[], OpenStore]) -> list[Check]:
 
 def _describe_ways(opened: OpenStore) -> Check:
     """Say how a store and its bookies can be entered, and how not; keys that belong to SASL's users show a want."""
+    ways = f"{kind_of(opened.layout_hint).ways_in}; {_BOOKIE_WAYS}"
     if not isinstance(opened.store, AccessControl):
-        return Check(_WAYS, CheckState.OK, f"{_ETCD_WAYS}; {_BOOKIE_WAYS}")
-    ways = f"{_ZOOKEEPER_WAYS}; {_BOOKIE_WAYS}"
+        return Check(_WAYS, CheckState.OK, ways)
     try:
         acl = opened.store.get_acl(opened.root)
     except AccessDeniedError:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from backends.protocols import ScannableStore
 from reconcile.check.evidence import STORE, CopyEvidence, ScrutinyRun, SeenCopies
 from reconcile.check.guard_locks import select_guarded
-from reconcile.clusters import decode_named, list_named, of_catalog
+from reconcile.clusters import decode_named, list_named, of_catalog, open_inventories
 from reconcile.compare.knowledge import Knowledge, StatedQuorums
 from reconcile.compare.single_ledger import StoredLedger, as_catalog_row, as_history_rows, read_only_ledger
 from reconcile.explain import ledger as engine
@@ -23,14 +23,13 @@ from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.resurrection import find_one_deleted
-from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.references import read_references
 from reconcile.plan.actions import Passwords
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.references import References
 from reconcile.rules.segments.member_names import rename_members
 from reconcile.snapshots import find_snapshots
-from reconcile.stores import catalog_path
+from reconcile.stores import catalog_path, is_backup, is_live
 from reconcile.stores import of_catalog as open_catalog
 from reconcile.words import describe_age
 from recovery.codecs import store
@@ -45,7 +44,6 @@ from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.place import DatasetPlace
 
-_FILES: Final = ("zkfiles:", "etcdfile:")
 _NODES: Final = tables.CATALOG_NODES
 
 
@@ -195,7 +193,7 @@ def _read_side(uri: str, ledger: LedgerId, instances: Collection[str], context: 
     captures them. A live store is asked for this ledger only.
     """
     path = catalog_path(uri)
-    if path is None and not uri.startswith(_FILES):
+    if path is None and (is_backup(uri) or is_live(uri)):
         return _read_live(uri, ledger, instances, context)
     if path is None:
         path = f"{stack.enter_context(TemporaryDirectory(prefix='bkmeta-explain-'))}/catalog"

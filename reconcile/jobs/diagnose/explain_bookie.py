@@ -20,16 +20,16 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.clusters import open_inventories
 from reconcile.explain.bookie import see_range
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, connect, throttle
-from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.report.bookie_page import bookie_page
 from reconcile.report.pages import write_page
 from reconcile.rules.segments.member_names import rename_members
 from reconcile.stores import catalog_path
-from recovery.bookies.wire_probe import sample_ledgers
+from recovery.bookies.recorded_members import sample_ledgers
 from recovery.codecs.store import COOKIES
 from recovery.dataset import Dataset, open_dataset, prepare, write_manifest, write_part
 from recovery.errors import InputError

@@ -25,7 +25,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.check.impact.ranges import DAY
 from reconcile.check.scrutiny.evidence_age import Moment
 from reconcile.clusters import is_of_cluster
 from reconcile.deletes.own_root import read_instance_id
@@ -38,6 +37,7 @@ from recovery.errors import DatasetError, InputError
 
 VOTES: Final = f"{UNDERREPLICATION}/auditorelection"
 """Folder of who would be the auditor; the lowest of them is."""
+_DAY: Final = timedelta(days=1)
 _FORM: Final = "%Y%m%dT%H%M%S.%fZ"
 _KEPT: Final = 2
 _BROKEN_OFF: Final = timedelta(days=1)
@@ -191,7 +191,7 @@ def _folder_of(uri: str, folder: Path) -> Path:
 
 def _describe(catalog: Dataset, own: Path | None, *, alive: bool, is_fresh: bool) -> Captured:
     at: datetime = catalog.read("sources", columns=["at"])["at"][0].as_py()
-    older = [] if own is None else [moment.txn for moment in _read_moments(own) if moment.time <= at - DAY]
+    older = [] if own is None else [moment.txn for moment in _read_moments(own) if moment.time <= at - _DAY]
     return Captured(catalog, at, alive, is_fresh, max(older, default=None))
 
 
@@ -208,7 +208,7 @@ def _keep_moment(own: Path, catalog: Dataset) -> None:
     if source["txn"] is None:
         return
     known = sorted([*_read_moments(own), Moment(source["txn"], source["at"])], key=lambda moment: moment.time)
-    older = [moment for moment in known if moment.time <= source["at"] - DAY]
+    older = [moment for moment in known if moment.time <= source["at"] - _DAY]
     beside = own / f".{_MOMENTS}.{os.getpid()}"
     # The next question finds one as well; what is lost with a full disk is only a narrower choice of shapes.
     with suppress(OSError):

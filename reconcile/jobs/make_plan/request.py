@@ -1,6 +1,6 @@
 """What a plan is made of, and that all of it is of one cluster."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +12,9 @@ from reconcile.plan.actions import Passwords
 from reconcile.references import References
 from recovery.capture.subtrees import NO_SUBTREES, SubtreeChoice
 from recovery.codecs.store import Layout
-from recovery.dataset import Dataset, open_dataset
-from recovery.errors import InputError
+from recovery.dataset import Dataset
 from recovery.infer.lost_disks import LostDisk
 from recovery.infer.search import Tail
-from recovery.model.ids import is_bookie_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,33 +56,6 @@ class PlanRequest:
     aliases: Mapping[str, str] = field(default_factory=dict)
     subtrees: SubtreeChoice = NO_SUBTREES
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-def open_inventories(paths: Sequence[str]) -> tuple[Dataset, ...]:
-    """Open inventories and see that they are of different bookies of one cluster.
-
-    Raises:
-        DatasetError: one is not a whole inventory.
-        InputError: a bookie comes twice or has an id that is none, or two clusters are mixed.
-    """
-    inventories = tuple(open_dataset(path, "inventory") for path in paths)
-    bookies: dict[str, str] = {}
-    instances: dict[str, str] = {}
-    for dataset in inventories:
-        for row in dataset.read("bookies", columns=["bookie", "instance_id"]).to_pylist():
-            if not is_bookie_id(row["bookie"]):
-                raise InputError(dataset.path, f"is of {row['bookie']!r}, no bookie id", "collect the bookie again")
-            if row["bookie"] in bookies:
-                problem = f"holds bookie {row['bookie']}, and so does {bookies[row['bookie']]}"
-                raise InputError(dataset.path, problem, "give each bookie's newest inventory once")
-            bookies[row["bookie"]] = dataset.path
-            if row["instance_id"] is not None:
-                instances.setdefault(row["instance_id"], dataset.path)
-    if len(instances) > 1:
-        (first, first_path), (second, second_path) = list(instances.items())[:2]
-        problem = f"is of cluster instance {second}, {first_path} is of {first}"
-        raise InputError(second_path, problem, "recover one cluster at a time")
-    return inventories
 
 
 def list_sources(request: PlanRequest, bookies: pa.Table) -> tuple[clusters.InstanceSource, ...]:

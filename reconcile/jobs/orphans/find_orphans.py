@@ -21,6 +21,7 @@ from reconcile.check.listing import list_known_ledgers
 from reconcile.check.scrutiny.bookie_findings import list_listing_doubts
 from reconcile.check.scrutiny.lifecycle import Lifecycle
 from reconcile.check.scrutiny.unlisted import raise_old
+from reconcile.clusters import open_inventories
 from reconcile.deletes.orphans import LISTED_ONCE, TOMBSTONES, Orphans, Sides, find_orphans
 from reconcile.deletes.tombstones import REMOVED, SECOND_MS, Tombstone
 from reconcile.deletes.verification.absence import Absence
@@ -30,11 +31,10 @@ from reconcile.findings.categories import Category
 from reconcile.findings.table import FindingRun, make_rows
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
-from reconcile.jobs.context import Context, connect, throttle
-from reconcile.jobs.deletes.clusters import now_ms, read_own_root
+from reconcile.jobs.context import Context, connect, now_ms, throttle
+from reconcile.jobs.deletes.clusters import read_own_root
 from reconcile.jobs.deletes.listings import list_references, measure_since_listing
 from reconcile.jobs.deletes.resurrection import read_removed
-from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.orphans.last_writes import read_last_writes
 from reconcile.jobs.orphans.request import CANDIDATES, FoundOrphans, OrphansRequest
 from reconcile.rules.sides import pick_newest_records

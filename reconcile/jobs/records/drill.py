@@ -18,17 +18,17 @@ import pyarrow.compute as pc
 
 from reconcile import clusters
 from reconcile.check.records.drill import Class, DrillRange, judge_drill, read_written
+from reconcile.clusters import open_inventories
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, StageProgress, connect, throttle
-from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.recover import RecoverRequest, recover
 from reconcile.plan.actions import Passwords
 from reconcile.plan.manifest import PlanManifest
 from reconcile.rules.segments.copy_findings import see_bookies
 from reconcile.rules.segments.member_names import rename_members
 from reconcile.snapshots import find_snapshots
-from recovery.bookies.wire_probe import sample_ledgers
+from recovery.bookies.recorded_members import sample_ledgers
 from recovery.codecs.store import COOKIES, Layout
 from recovery.dataset import Dataset, open_dataset, prepare, write_manifest, write_part
 from recovery.errors import InputError

@@ -18,8 +18,7 @@ from reconcile.deletes.verification.evidence import gather_holdings, list_sighti
 from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, FindingRun, FindingStatement, LedgerKey
-from reconcile.jobs.context import Context
-from reconcile.jobs.deletes.clusters import now_ms
+from reconcile.jobs.context import Context, now_ms
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
 from reconcile.jobs.deletes.resurrection import read_removed
 from reconcile.jobs.scrutiny.first_look import AskedBookies

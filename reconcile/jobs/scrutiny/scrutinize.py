@@ -44,7 +44,7 @@ from reconcile.check.scrutiny.mark_progress import MarkProgress, follow_marks, l
 from reconcile.check.scrutiny.replication import StoredReplication
 from reconcile.check.scrutiny.run_differences import compare_runs
 from reconcile.check.scrutiny.vanished import VanishedWindow
-from reconcile.clusters import name_earlier, require_of_cluster
+from reconcile.clusters import name_earlier, open_inventories, require_of_cluster
 from reconcile.estimates import EstimatedStep
 from reconcile.findings.categories import SEVERITY_ORDER
 from reconcile.findings.table import Finding, FindingRun, make_rows
@@ -52,7 +52,6 @@ from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, add_remedy, choose_spark, connect, throttle
 from reconcile.jobs.impact.cache import provide_catalog
-from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.references import ReferenceSources, find_disagreements
 from reconcile.jobs.scrutiny.backup_moments import read_backup_moments
 from reconcile.jobs.scrutiny.beside_ledgers import find_beside, find_stale_marks, list_returned_data
@@ -94,9 +93,9 @@ from reconcile.jobs.scrutiny.second_look import SecondLook
 from reconcile.jobs.scrutiny.vanished_records import WINDOWS, find_listing_doubts, note_window
 from reconcile.rules.segments.placement import PlacementSettings
 from recovery.bookies.addresses import read_members
+from recovery.bookies.recorded_members import sample_ledgers
 from recovery.bookies.sampling import SampleRequest, Sampling, sample_bookies
 from recovery.bookies.wire_inventory import WireRequest, collect_wire
-from recovery.bookies.wire_probe import sample_ledgers
 from recovery.bookies.wire_results import AskedKind, WireSummary
 from recovery.codecs.store import Layout
 from recovery.codecs.store_kind import kind_of

@@ -21,10 +21,9 @@ import pyarrow.compute as pc
 from backends.errors import UnsupportedStoreError
 from backends.protocols import ScannableStore
 from backends.registry import OpenStore
-from reconcile.clusters import InstanceSource, read_instance_ids, require_one
+from reconcile.clusters import InstanceSource, open_inventories, read_instance_ids, require_one
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.resurrection import find_deleted
-from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.undelete import topics
 from reconcile.jobs.undelete.histogram import count_sessions, draw_bars
 from reconcile.jobs.undelete.history import (

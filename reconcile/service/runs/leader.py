@@ -34,8 +34,7 @@ from reconcile.deletes.own_root import (
     read_instance_id,
 )
 from reconcile.errors import ReconcileError
-from reconcile.jobs.context import Context, connect
-from reconcile.jobs.deletes.clusters import now_ms
+from reconcile.jobs.context import Context, connect, now_ms
 from reconcile.service.config import Config
 from reconcile.service.runs import checks, commands, folders, schedule
 from reconcile.service.runs.children import PROGRAM, Children, Finished, StoppedError

@@ -23,12 +23,13 @@ from reconcile.cli.commands.recover import make_result
 from reconcile.cli.options import quote_command
 from reconcile.cli.output import Result
 from reconcile.cli.wording.plans import deletion_lines
+from reconcile.clusters import open_inventories
 from reconcile.compare.knowledge import Knowledge
 from reconcile.errors import PlanError
 from reconcile.explain.ledger import explain
 from reconcile.jobs.diagnose.explain import read_catalog
 from reconcile.jobs.make_plan.plan import make_plan
-from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
+from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.jobs.recover import Recovered
 from reconcile.plan import plan_reader
 from reconcile.plan.actions import LEAVE, Passwords

@@ -26,7 +26,7 @@ from reconcile.deletes.records import ClockCheck, LastListing, RootMark
 from reconcile.deletes.tombstones import StoredRecord, request_delete
 from reconcile.errors import GuardRefusedError, JournalError
 from reconcile.write.audit_journal import JOURNAL
-from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER
+from recovery.codecs.store_kind import ETCD, ZOOKEEPER
 from recovery.model.ids import LedgerId
 from tests.support.memory_store import WORLD, MemoryStore
 from tests.support.restores import Recorder
@@ -148,7 +148,7 @@ def test_it_is_made_once(tmp_path: Path) -> None:
 def test_it_says_whose_it_is(tmp_path: Path) -> None:
     """The ledgers root and the cluster's id stand in it; records are below it."""
     store = make_store()
-    store.write([Write(ROOT + ON_ZOOKEEPER.instance_id, b"one")])
+    store.write([Write(ROOT + ZOOKEEPER.places.instance_id, b"one")])
     with open_log(tmp_path, store, ROOT, clock) as log:
         own = make_own_root(store, f"{ROOT}/", log)
         assert own.mark == RootMark(ROOT, "one")
@@ -161,7 +161,7 @@ def test_it_says_whose_it_is(tmp_path: Path) -> None:
     assert opened.mark == RootMark(ROOT, "one")
 
 
-@pytest.mark.parametrize("node", [ON_ZOOKEEPER.instance_id, ON_ETCD.instance_id])
+@pytest.mark.parametrize("node", [ZOOKEEPER.places.instance_id, ETCD.places.instance_id])
 def test_the_clusters_id_stands_where_its_store_keeps_it(node: str) -> None:
     """In ZooKeeper and etcd; a cluster that has none has an empty one, and one that cannot be read is none."""
     store = make_store()
@@ -183,7 +183,7 @@ def test_the_clusters_id_stands_where_its_store_keeps_it(node: str) -> None:
 def test_what_is_not_ours_is_refused(tmp_path: Path, mark: bytes, problem: str) -> None:
     """Nothing is written there, and who may remove it is told so."""
     store = make_store()
-    store.write([Write(ROOT + ON_ZOOKEEPER.instance_id, b"two"), Write(OWN, mark)])
+    store.write([Write(ROOT + ZOOKEEPER.places.instance_id, b"two"), Write(OWN, mark)])
     stood = store.latest_txn()
     with pytest.raises(GuardRefusedError, match=problem) as refused:
         open_own_root(store, ROOT)
@@ -199,7 +199,7 @@ def test_a_cluster_without_an_id_is_known_by_its_root(marked: str, has: str) -> 
     store = make_store()
     store.write([Write(OWN, RootMark(ROOT, marked).encode())])
     if has:
-        store.write([Write(ROOT + ON_ZOOKEEPER.instance_id, has.encode())])
+        store.write([Write(ROOT + ZOOKEEPER.places.instance_id, has.encode())])
     assert open_own_root(store, ROOT) is not None
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from reconcile.clusters import open_inventories
 from reconcile.jobs.collect.tables import list_folders, take_tables
-from reconcile.jobs.make_plan.request import open_inventories
 from recovery.errors import InputError
 from tests.support.inventories import write_inventory
 

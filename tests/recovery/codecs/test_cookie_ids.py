@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.jobs.make_plan.request import open_inventories
+from reconcile.clusters import open_inventories
 from reconcile.report.pages import write_page
 from reconcile.words import printable, printable_line
 from recovery.codecs import cookie

@@ -11,7 +11,7 @@ import rocksdict
 
 from backends import rocks
 from backends.errors import CorruptStoreError
-from backends.etcdfile import EtcdFile
+from backends.etcd.etcdfile import EtcdFile
 from backends.files import read_bounded
 from backends.rocks import open_read_only
 from backends.zkfiles import snapshot

@@ -57,7 +57,7 @@ def status(
 
     Without LEDGER all of the scope of --ledger-scope-id are listed; without that option, all of scope 0.
     """
-    from reconcile.jobs.deletes.clusters import now_ms
+    from reconcile.jobs.context import now_ms
     from reconcile.jobs.deletes.requests import read_tombstones
 
     output = make_output(shared)

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 import pytest
 
 from reconcile import references
+from reconcile.clusters import open_inventories
 from reconcile.compare import decide
 from reconcile.compare.knowledge import StatedQuorums
 from reconcile.jobs.make_plan.plan import make_plan
-from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
+from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.plan import plan_reader
 from reconcile.plan.actions import LEAVE, Passwords
 from reconcile.plan.manifest import read_plan_manifest

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reconcile.check.guard_locks import look_at_guards
+from reconcile.clusters import open_inventories
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import StoredLedger, read_only_ledger
 from reconcile.errors import PlanError
 from reconcile.explain.ledger import explain
 from reconcile.jobs.diagnose.explain import read_catalog
 from reconcile.jobs.make_plan.plan import make_plan
-from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
+from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.plan import plan_reader
 from reconcile.plan.actions import LEAVE, REUSE_LOCK_TIME, Passwords
 from reconcile.plan.edits import Edits, edit_plan

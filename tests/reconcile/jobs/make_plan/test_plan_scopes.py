@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from reconcile.clusters import open_inventories
 from reconcile.jobs.make_plan.plan import make_plan
-from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
+from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.plan.actions import Passwords
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.stores import open_store

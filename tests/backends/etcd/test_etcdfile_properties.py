@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backends.errors import CorruptStoreError
-from backends.etcdfile import EtcdFile
+from backends.etcd.etcdfile import EtcdFile
 from backends.protocols import CHANGES, KEYS
 from tests.support import paths
 from tests.support.mangling import mangled

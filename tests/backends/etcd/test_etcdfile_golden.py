@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from backends.errors import CorruptStoreError, NoSuchStoreError, ReadOnlyStoreError, UnsupportedStoreError
+from backends.etcd.etcdfile import EtcdFile
 from backends.etcd.store import EtcdStore
-from backends.etcdfile import EtcdFile
 from backends.protocols import CHANGES, KEYS, ScannableStore, Write
 from backends.registry import open_store
 from recovery.capture.live import capture
