@@ -1,6 +1,8 @@
 """A real browser, headless: what a page looks like at a width, and what a script says of it there."""
 
 import html
+import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -11,6 +13,14 @@ from typing import Final
 import pytest
 
 NARROWEST_WINDOW: Final = 500
+_ASK_AXE: Final = """<script>
+axe.run(document, {resultTypes: ["violations"]}).then(said => {
+  const grave = said.violations.filter(one => one.impact === "serious" || one.impact === "critical");
+  const say = document.body.dataset;
+  say.obstacles = JSON.stringify(grave.map(one => `${one.id}: ${one.nodes[0].html} (${one.nodes[0].failureSummary})`));
+  say.passes = said.passes.length;
+});
+</script>"""
 
 
 @pytest.fixture(scope="module")
@@ -48,3 +58,21 @@ def answered(page: Path, script: str, browse: Callable[..., str], width: int, *o
     body = re.search(r"<body([^>]*)>", browse(copy, size, "--virtual-time-budget=5000", "--dump-dom", *options))
     assert body is not None
     return {name: html.unescape(value) for name, value in re.findall(r'data-(\w+)="([^"]*)"', body[1])}
+
+
+def list_obstacles(page: Path, browse: Callable[..., str], *options: str) -> list[str]:
+    """Return what axe calls serious or critical for who uses a keyboard, a screen reader or other colours.
+
+    Args:
+        page: to look at; all of it is unfolded.
+        browse: the browser.
+        options: more of the browser's.
+    """
+    package = importlib.util.find_spec("axe_playwright_python")
+    assert package is not None
+    assert package.origin is not None
+    axe = Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8")
+    found = answered(page, f"<script>{axe}</script>{_ASK_AXE}", browse, 1400, *options)
+    assert int(found["passes"]) > 0, "axe looked at nothing"
+    obstacles: list[str] = json.loads(found["obstacles"])
+    return obstacles

@@ -11,7 +11,7 @@ import pytest
 
 from reconcile.check.impact.names import DomainLevel, Impact
 from reconcile.report.impact_page import impact_page
-from tests.support.browser import answered, browse
+from tests.support.browser import answered, browse, list_obstacles
 from tests.support.cases import case_dir, truth
 from tests.support.cluster import bookies_of
 from tests.support.command import process
@@ -64,6 +64,13 @@ def test_a_page_fits_its_window_and_names_what_it_draws(
         assert found["unnamed"] == "0"
         levels = [1, *map(int, found["headings"])]
         assert all(deeper - level <= 1 for level, deeper in itertools.pairwise(levels))
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
+def test_nothing_keeps_anyone_from_reading_a_page(pages: list[Path], browse: Callable[..., str], scheme: int) -> None:
+    """By a keyboard, a screen reader, or with another sense of colours."""
+    for page in pages:
+        assert not list_obstacles(page, browse, f"--blink-settings=preferredColorScheme={scheme}"), page
 
 
 WORDS: Final = """<script>

@@ -14,7 +14,7 @@ from reconcile.service.runs.folders import OUT, make_private
 from reconcile.service.runs.history import RunPoint, add_point
 from reconcile.service.runs.leader import Instance
 from reconcile.service.runs.schedule import Gate, ServiceState
-from tests.support.browser import answered, browse
+from tests.support.browser import answered, browse, list_obstacles
 from tests.support.service import make_context, write_config, write_findings
 
 __all__ = ["browse"]  # a fixture
@@ -101,3 +101,9 @@ def test_the_page_says_what_is_wrong(page: Path) -> None:
         "no inventory of",
     ):
         assert said in text
+
+
+@pytest.mark.parametrize("scheme", sorted(SCHEMES))
+def test_nothing_keeps_anyone_from_reading_the_page(page: Path, browse: Callable[..., str], scheme: str) -> None:
+    """By a keyboard, a screen reader, or with another sense of colours."""
+    assert not list_obstacles(page, browse, SCHEMES[scheme])
