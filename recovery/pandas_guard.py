@@ -1,7 +1,7 @@
 """Pandas kept out of a process that does not need it.
 
 PyArrow looks for pandas once, with the first list that it turns into an array, and loads all of it: 1.6 s of CPU, more
-than most commands need for all that they do. Spark brings pandas, and only Spark needs it.
+than most commands need for all that they do. Nothing here needs it; notebooks of users may have installed it.
 """
 
 import sys
@@ -20,7 +20,7 @@ class _Refuser(MetaPathFinder):
         """Refuse pandas; leave every other module to the finders behind this one."""
         del path, target
         if fullname == "pandas":
-            raise ModuleNotFoundError("pandas is kept out until Spark starts", name=fullname)
+            raise ModuleNotFoundError("pandas is kept out of this process", name=fullname)
         return None
 
 
@@ -28,12 +28,6 @@ _REFUSER = _Refuser()
 
 
 def keep_pandas_out() -> None:
-    """Refuse pandas to whatever imports it from now on, until `let_pandas_in`."""
+    """Refuse pandas to all that imports it from now on."""
     if _REFUSER not in sys.meta_path:
         sys.meta_path.insert(0, _REFUSER)
-
-
-def let_pandas_in() -> None:
-    """Allow imports of pandas; PyArrow does not look for it a second time."""
-    if _REFUSER in sys.meta_path:
-        sys.meta_path.remove(_REFUSER)

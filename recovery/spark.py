@@ -20,10 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from recovery.errors import DatasetError, DiskError, InputError, SparkError
-from recovery.pandas_guard import let_pandas_in
 from recovery.process_scope import defer_signals, keep_process_state
 
 if TYPE_CHECKING:
@@ -39,7 +36,7 @@ _OLDEST_JAVA: Final = 17
 _BROKEN: Final = "dataset error"
 HERE: Final = "local[*]"
 """The master of a session on this host alone."""
-_INSTALL: Final = "install it beside this program: pip install 'pyspark>=4,<5' 'pandas<3'"
+_INSTALL: Final = "install the extra: pip install 'bkmeta[spark]'"
 _RUN_AGAIN: Final = "run it again, into the same folder: what was begun there is cleared first"
 _MISSING_MODULE: Final = re.compile(
     r"No module named '[^']+'|(?<=PYTHON_VERSION_MISMATCH\] )[^\n.]*|(?<=NOT_INSTALLED\] )[^\n.]*"
@@ -97,7 +94,6 @@ def session(
         InputError: no pyspark, no Java that it can use, a master that does not answer, or a file that is of no use.
     """
     require_spark(master, python)
-    let_pandas_in()
     try:
         from py4j.protocol import Py4JError  # noqa: PLC0415 - not installed on bookies, and slow to load
         from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - as above
@@ -238,25 +234,25 @@ def over_buckets(
         return _run_here(task, ranges, done)
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - as in session
     from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415 - as in session
+    from pyspark.sql.functions import col, udf  # noqa: PLC0415 - as in session
 
     edges = [(r.start, r.stop) for r in ranges]
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                low, high = edges[index]
-                try:
-                    answer = json.dumps(task(range(low, high)))
-                except DatasetError as error:
-                    answer = json.dumps({_BROKEN: [type(error).__name__, error.path, error.problem, error.remedy]})
-                yield pa.RecordBatch.from_pydict({"range": [index], "answer": [answer]})
+    def run(number: int) -> str:
+        low, high = edges[number]
+        try:
+            return json.dumps(task(range(low, high)))
+        except DatasetError as error:
+            return json.dumps({_BROKEN: [type(error).__name__, error.path, error.problem, error.remedy]})
 
     done(0, len(edges))
     ended = threading.Event()
     watcher = threading.Thread(target=_watch, args=(spark, ended, done, len(edges)), daemon=True)
     watcher.start()
     try:
-        frame = spark.range(0, len(edges), 1, len(edges)).mapInArrow(run, "range long, answer string")
+        # Not by `mapInArrow`: PySpark demands pandas for it, which a row and a text a task have no use for.
+        answer = udf(run, "string", useArrow=False).asNondeterministic()(col("id"))
+        frame = spark.range(0, len(edges), 1, len(edges)).select(col("id").alias("range"), answer.alias("answer"))
         answers = {row["range"]: json.loads(row["answer"]) for row in frame.collect()}
     except PythonException as error:
         missing = _MISSING_MODULE.search(str(error))

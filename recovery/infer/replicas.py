@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from recovery.infer.assignment import linear_sum_assignment
+from recovery.infer.assignment import assign_best
 from recovery.infer.copies import CopyColumns, Ints, starts
 from recovery.infer.facts import LedgerFacts
 from recovery.infer.prior import LARGEST, PriorShape
@@ -107,7 +107,7 @@ def fit_ensembles(
         total = np.add.reduceat(part.count, begin)
         for low, high, copies in zip(begin[able].tolist(), behind[able].tolist(), total[able].tolist(), strict=True):
             ledger = int(part.row_ledger[low])
-            row, position = linear_sum_assignment(worth[low:high], maximize=True)
+            row, position = assign_best(worth[low:high])
             filled = full[low + row, position]
             # Each row that is left over is a copy, or was replaced by one.
             if filled.sum() != wanted[ledger] or high - low - filled.sum() > copied[low:high].sum():

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from recovery.infer.assignment import linear_sum_assignment
+from recovery.infer.assignment import assign_best
 from recovery.infer.copies import Ints, Mask, heads, starts
 from recovery.infer.entry_counts import count_below, lay_out, rank_positions
 from recovery.infer.segment_cases import NOBODY, Cases, Floats, Lost, ShapeProblem
@@ -486,7 +486,7 @@ class _CostTable:
         return np.where(np.take_along_axis(gain, top[None], axis=0)[0] > 0, top, NOBODY).T
 
     def _assign(self, gain: Floats) -> tuple[float, Ints]:
-        row, position = linear_sum_assignment(gain, maximize=True)
+        row, position = assign_best(gain)
         value = gain[row, position]
         members = np.full(self.ensemble, NOBODY)
         members[position] = np.where(value > 0, row, NOBODY)

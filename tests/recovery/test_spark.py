@@ -93,3 +93,24 @@ def test_a_session_leaves_the_process_as_it_was(tmp_path: Path) -> None:
         check=True,
     )
     assert json.loads(done.stdout) == [3, [True] * 4, True]
+
+
+def test_spark_needs_neither_pandas_nor_scipy(tmp_path: Path) -> None:
+    """Where neither can be imported, by the driver or by its workers, tasks run all the same."""
+    for name in ("pandas", "scipy"):
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name} here', name={name!r})\n")
+    code = (
+        "import pyarrow as pa\n"
+        "from recovery.spark import over_buckets, session\n"
+        "def task(buckets):\n"
+        "    try:\n"
+        "        import scipy\n"
+        "    except ModuleNotFoundError as error:\n"
+        "        return {'sum': sum(pa.array(buckets).to_pylist()), 'missing': error.name}\n"
+        "    return {}\n"
+        "with session('local[2]') as spark:\n"
+        "    print(over_buckets(spark, task, [range(0, 3), range(3, 5)]))\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(command.ROOT)])}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "[{'sum': 3, 'missing': 'scipy'}, {'sum': 7, 'missing': 'scipy'}]\n"

@@ -27,11 +27,14 @@ _WIDTH: Final = 22
 @click.option("--master", default="local[2]", show_default=True, help="Spark's master, for --spark.")
 @executor_option
 @click.option("--spark", "session", is_flag=True, help="Start a session there, and compare its executors with here.")
-@click.option("--no-spark", "without", is_flag=True, help="This machine needs neither Java nor Spark.")
+@click.option("--no-spark", "without", is_flag=True, help="This machine needs no Java, though PySpark is installed.")
 @csv_option
 @output_options
 def doctor(uri: str | None, master: str, python: Path | None, *, session: bool, without: bool, **shared: Any) -> None:  # noqa: ANN401 - the shared options
-    """Say whether this installation is complete, and what to do about each thing that is missing."""
+    """Say whether this installation is complete, and what to do about each thing that is missing.
+
+    Extras that are not installed are listed as optional. Java is needed where PySpark is installed, and for --spark.
+    """
     from reconcile.jobs.diagnose.doctor import CheckState, DoctorRequest, examine_installation
 
     if session and without:

@@ -49,7 +49,6 @@ _PATIENCE_S: Final = 10.0
 """How long a store may take to answer before it counts as unreachable."""
 _SPARK: Final = "spark"
 _PYSPARK: Final = "pyspark"
-_INSTALL_SPARK: Final = "pip install 'pyspark>=4,<5' 'pandas<3' scipy"
 _WAYS: Final = "ways in"
 _SASL: Final = "sasl"
 _BOOKIE_WAYS: Final = (
@@ -58,7 +57,7 @@ _BOOKIE_WAYS: Final = (
 )
 _SCHEMES: Final = frozenset({"world", "auth", "digest", "ip", _SASL, "super", "x509"})
 """Of ZooKeeper's own: whom a session is, or may be, by what is told to it or known of its connection."""
-_ONLY_RECOVER: Final = "only recover needs it"
+_ONLY_SPARK: Final = "only work on Spark needs it"
 
 
 class CheckState(StrEnum):
@@ -93,7 +92,7 @@ class DoctorRequest:
 
     Attributes:
         uri: a store that must be reachable; None: none.
-        spark: this machine must run the commands that need Spark.
+        spark: this machine may run what needs Spark, if PySpark is installed.
         master: start a session there and run tasks in it; None: do not.
         python: what executors are to run as their Python; None: what they have.
     """
@@ -116,7 +115,7 @@ def examine_installation(request: DoctorRequest, context: Context) -> list[Check
         connect = partial(open_store, request.uri, context.access, patience_s=_PATIENCE_S)
     with context.reporter.progress("looking", "checks") as progress:
         return examine(
-            spark=request.spark,
+            spark=request.master is not None or (request.spark and _version(_PYSPARK) is not None),
             master=request.master,
             python=request.python,
             connect=connect,
@@ -247,13 +246,13 @@ def _packages(requirements: Sequence[Requirement], *, spark: bool) -> Iterator[C
     for wanted in requirements:
         version = _version(wanted.name)
         span = ",".join(f"{operator}{'.'.join(map(str, limit))}" for operator, limit in wanted.limits)
-        install = _INSTALL_SPARK if wanted.extra == _SPARK else f"pip install '{wanted.name}{span}'"
+        install = f"pip install '{wanted.name}{span}'"
+        if wanted.extra is not None:
+            install = f"pip install '{DISTRIBUTION}[{wanted.extra}]'"
         if version is not None and satisfies(version, wanted.limits):
             yield Check(wanted.name, CheckState.OK, version)
-        elif wanted.extra not in (None, _SPARK):
-            yield Check(wanted.name, CheckState.SKIPPED, f"{version or 'not installed'}; only {wanted.extra} need it")
-        elif wanted.extra is not None and not spark:
-            yield Check(wanted.name, CheckState.SKIPPED, f"{version or 'not installed'}; {_ONLY_RECOVER}")
+        elif wanted.extra is not None and version is None and not (wanted.extra == _SPARK and spark):
+            yield Check(wanted.name, CheckState.SKIPPED, f"not installed, and optional: {DISTRIBUTION}[{wanted.extra}]")
         else:
             yield Check(
                 wanted.name, CheckState.MISSING, f"{version or 'not installed'}, needed: {span or 'any'}", install
@@ -323,7 +322,7 @@ def _java(*, spark: bool) -> Check:
     if problem is None:
         return Check("Java", CheckState.OK, find_java() or "")
     if not spark:
-        return Check("Java", CheckState.SKIPPED, f"{problem}; {_ONLY_RECOVER}")
+        return Check("Java", CheckState.SKIPPED, f"{problem}; {_ONLY_SPARK}")
     return Check("Java", CheckState.MISSING, problem, "install Java 17 or newer, or point JAVA_HOME to it")
 
 

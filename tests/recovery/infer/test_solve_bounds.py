@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy.optimize import linear_sum_assignment
 
 from recovery.infer import search, segment_cases, segment_costs, solve
+from recovery.infer.assignment import assign_best
 from recovery.infer.prior import Prior, PriorShape, ShapeSource
 from recovery.infer.reconstruct import InferOptions, reconstruct
 from recovery.model import tables
@@ -70,7 +70,7 @@ def row_of(held: Mapping[str, list[int]]) -> dict[str, Any]:
 def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count what the solver does: shapes, costs of intervals, assignments, entries that are laid out."""
     done: Counter[str] = Counter()
-    cost, assign = segment_costs._CostTable._cost_intervals, linear_sum_assignment
+    cost, assign = segment_costs._CostTable._cost_intervals, assign_best
     lay, solve_problems = solve.mark_held, solve.solve_problems
 
     def weighed(self: Any, *intervals: Any) -> Any:
@@ -91,7 +91,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return solve_problems(cases, problems, *others)
 
     monkeypatch.setattr(segment_costs._CostTable, "_cost_intervals", weighed)
-    monkeypatch.setattr("recovery.infer.segment_costs.linear_sum_assignment", assigned)
+    monkeypatch.setattr("recovery.infer.segment_costs.assign_best", assigned)
     monkeypatch.setattr(solve, "mark_held", laid)
     monkeypatch.setattr("recovery.infer.search.solve_problems", solved)
     return done

@@ -64,17 +64,23 @@ def test_any_text_is_a_requirement_or_none(line: str, version: str) -> None:
 
 
 def test_a_package_that_is_missing_or_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has the command that brings it; what only Spark or another extra needs is passed over."""
+    """Each has the command that brings it; an absent extra is optional, unless asked for or too old."""
     lines = ["no-such-package>=1", "click>=99", "no-such-spark>=4; extra == 'spark'", "no-such-signer; extra == 'x'"]
+    lines.append("rich>=999; extra == 'x'")
     monkeypatch.setattr(importlib.metadata, "requires", lambda _name: lines)
     found = _by_name(doctor.examine(spark=False))
     assert found["no-such-package"] == Check(
         "no-such-package", CheckState.MISSING, "not installed, needed: >=1", "pip install 'no-such-package>=1'"
     )
     assert (found["click"].state, found["click"].remedy) == (CheckState.MISSING, "pip install 'click>=99'")
-    assert found["no-such-spark"].state is found["no-such-signer"].state is CheckState.SKIPPED
-    wanted = _by_name(doctor.examine(spark=True))["no-such-spark"]
-    assert (wanted.state, wanted.remedy) == (CheckState.MISSING, "pip install 'pyspark>=4,<5' 'pandas<3' scipy")
+    for name, extra in (("no-such-spark", "spark"), ("no-such-signer", "x")):
+        optional = Check(name, CheckState.SKIPPED, f"not installed, and optional: bkmeta[{extra}]")
+        assert found[name] == optional
+    assert (found["rich"].state, found["rich"].remedy) == (CheckState.MISSING, "pip install 'bkmeta[x]'")
+    wanted = _by_name(doctor.examine(spark=True))
+    assert wanted["no-such-signer"].state is CheckState.SKIPPED
+    assert wanted["no-such-spark"].state is CheckState.MISSING
+    assert wanted["no-such-spark"].remedy == "pip install 'bkmeta[spark]'"
 
 
 def test_a_name_that_somebody_else_owns_too_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +202,13 @@ def test_doctor_ends_with_0_or_3(
     assert bad.code == 3
     assert bad.out.startswith("1 of ")
     assert run(capsys, "doctor", "--no-spark").code == 0
+    with monkeypatch.context() as without:
+        without.setattr(
+            doctor, "_version", lambda name: None if name == "pyspark" else importlib.metadata.version(name)
+        )
+        bare = run(capsys, "doctor")
+        assert bare.code == 0
+        assert "not installed, and optional: bkmeta[spark]" in bare.out
     rows = list(csv.DictReader(io.StringIO(run(capsys, "doctor", "--no-spark", "--csv").out)))
     assert [row.keys() for row in rows] == [check.keys() for check in good.result["checks"]]
     assert run(capsys, "doctor", "--metadata", "nonsense://x").code == 2
