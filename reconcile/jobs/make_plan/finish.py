@@ -15,8 +15,7 @@ from reconcile.compare.renamed_bookies import ProposedAlias
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import FindingRun, make_rows
 from reconcile.jobs.make_plan.known_bookies import list_wanted_cookies
-from reconcile.jobs.make_plan.range_task import RangeCounts, RangeResult, RangeTasks, count_values
-from reconcile.jobs.make_plan.reference_counts import sum_references
+from reconcile.jobs.make_plan.range_task import RangeResult, RangeTasks
 from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.jobs.make_plan.system_writes import SystemWrites, list_system_writes
 from reconcile.jobs.make_plan.upper_layers.candidates import Candidates, Sources, write_candidates
@@ -34,6 +33,8 @@ from reconcile.plan.manifest import (
     write_plan_manifest,
 )
 from reconcile.plan.plan_hash import Hashes, bucket_hashes
+from reconcile.plan.range_counts import RangeCounts, count_values
+from reconcile.plan.reference_counts import sum_references
 from reconcile.rules import reference_checks, used_ids
 from reconcile.rules.holds import find_without_index
 from reconcile.rules.nodes import list_far_ids
@@ -119,7 +120,12 @@ def finish_plan(
         references=(
             None
             if references is None or not references.names_all
-            else sum_references([r.references for r in results if r.references is not None], references)
+            else sum_references(
+                [r.references for r in results if r.references is not None],
+                references.rows,
+                unreadable=len(references.unreadable),
+                gaps=len(references.gaps),
+            )
         ),
         mass_deletion=case.evidence.mass_deletion,
         mass_let_go=case.evidence.mass_let_go,

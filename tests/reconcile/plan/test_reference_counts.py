@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
-from reconcile.jobs.make_plan.reference_counts import add_neighbours
 from reconcile.plan.manifest import UnreferencedLedger
+from reconcile.plan.reference_counts import add_neighbours
 from recovery.infer.references import SCHEMA
 
 

@@ -1,6 +1,6 @@
 """Locks of ids that two ledgers have, beside those of guards: each bucket has a share of one listing."""
 
-from reconcile.jobs.make_plan.range_task import LockRoom
+from reconcile.plan.reuse_locks import LockRoom
 
 
 def test_locks_of_reused_ids_count_in_the_share_of_each_bucket() -> None:

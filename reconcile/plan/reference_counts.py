@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.plan.manifest import ReferenceCounts, UnreferencedLedger
-from reconcile.references import References
 from reconcile.rules.sides import ABSENT, unite
 from recovery.model.ids import LedgerId
 
@@ -44,17 +43,26 @@ def count_references(references: pa.Table, rows: pa.Table, stored: pa.Table) -> 
     )
 
 
-def sum_references(counts: Sequence[ReferenceCounts], given: References) -> ReferenceCounts:
-    """Return what all ranges say about references, and what could not be read of them."""
+def sum_references(
+    counts: Sequence[ReferenceCounts], references: pa.Table, *, unreadable: int, gaps: int
+) -> ReferenceCounts:
+    """Return what all ranges say about references.
+
+    Args:
+        counts: of the ranges.
+        references: `infer.references.SCHEMA`, of all ranges.
+        unreadable: records that could not be read.
+        gaps: parts of stores that their copies lack.
+    """
     unreferenced = [ledger for count in counts for ledger in count.some_unreferenced]
     return ReferenceCounts(
         referenced=sum(count.referenced for count in counts),
         unreferenced=sum(count.unreferenced for count in counts),
         referenced_not_found=sum(count.referenced_not_found for count in counts),
-        some_unreferenced=add_neighbours(given.rows, unreferenced[:_SOME]),
+        some_unreferenced=add_neighbours(references, unreferenced[:_SOME]),
         some_not_found=tuple(ledger for count in counts for ledger in count.some_not_found)[:_SOME],
-        unreadable=len(given.unreadable),
-        gaps=len(given.gaps),
+        unreadable=unreadable,
+        gaps=gaps,
     )
 
 
