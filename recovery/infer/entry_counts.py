@@ -5,13 +5,11 @@ from typing import Final
 
 import numpy as np
 
-from recovery.infer.copies import CopyColumns, Ints, Mask, heads
+from recovery.infer.copies import Ints, Mask
 from recovery.model.groups import KeyedGroups, KeyedRuns, rank, run_counts, to_runs
 
 _SMALL: Final = 256
 """Ensembles up to this size have their round counted once."""
-_MOST_RUNS: Final = 2_000_000
-"""Runs of one ledger that are laid out to count copies."""
 
 
 def _take(groups: KeyedGroups, chosen: Ints | Mask) -> KeyedGroups:
@@ -69,33 +67,6 @@ def count_below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, writ
         place[cut[1], None], ensemble, write
     )
     return entries, np.ascontiguousarray(np.moveaxis(fits, 2, 1))
-
-
-def find_thin(copies: CopyColumns, wanted: Ints) -> Ints:
-    """Return the first entry of each ledger with fewer copies than wanted; without one, the entry after its end.
-
-    A ledger of very many runs may lack any: 0.
-    """
-    thin = copies.end + 1
-    is_whole = copies.single & (copies.lo == 0) & (copies.hi == copies.end[copies.row_ledger])
-    full = np.bincount(copies.row_ledger[is_whole], minlength=copies.ledgers)
-    short = (full < wanted) & (thin > 0)
-    has_many = copies.count_runs() > _MOST_RUNS
-    thin[short & has_many] = 0
-    ledgers = np.flatnonzero(short & ~has_many)
-    picked, _ = copies.pick(ledgers)
-    runs = to_runs(KeyedGroups(picked.group_row, picked.first, picked.last, picked.size, picked.period))
-    ledger = picked.row_ledger[runs.key]
-    # A step at 0 that changes nothing: before the first run there are no copies.
-    place = np.concatenate([runs.first, runs.first + runs.size, np.zeros(len(ledgers), np.int64)])
-    change = np.repeat([1, -1, 0], [len(ledger), len(ledger), len(ledgers)])
-    owner = np.concatenate([ledger, ledger, np.arange(len(ledgers))])
-    order = np.lexsort((place, owner))
-    place, owner, counts = place[order], owner[order], np.cumsum(change[order])
-    ends = np.append(heads(owner, place)[1:], True)[: len(place)]
-    is_thin = ends & (counts < wanted[ledgers][owner]) & (place <= picked.end[owner])
-    np.minimum.at(thin, ledgers[owner[is_thin]], place[is_thin])
-    return thin
 
 
 def rank_positions(below: Ints, ensemble: int, write: int) -> Ints:

@@ -63,7 +63,8 @@ class LedgerFacts:
             stated to be gone, with nothing more to come.
         copies: entries by (ledger, bookie), of strong rows.
         row_bookie: of each row of `copies`; row_copied: a header of it has a LAC that is not below its entry;
-            row_lac: the largest of its headers, NO_LAC without one; row_first: the header of its first entry was read.
+            row_lac: the largest of its headers, NO_LAC without one; row_acked: the highest entry that one of them shows
+            to be acknowledged, of those up to the header's own; row_first: the header of its first entry was read.
         idle_ledger, idle_bookie: strong rows without entries, sorted by both.
         holder_ledger, holder_bookie: bookies that serve entries, even in impossible groups; for a ledger that no bookie
             serves, all bookies with any row. Sorted by both.
@@ -102,6 +103,7 @@ class LedgerFacts:
     row_bookie: Ints
     row_copied: Mask
     row_lac: Ints
+    row_acked: Ints
     row_first: Mask
     idle_ledger: Ints
     idle_bookie: Ints
@@ -350,6 +352,7 @@ def read(
         row_bookie=unit_bookie[row_unit],
         row_copied=row_copied,
         row_lac=_fold(np.maximum, headers.lac, read_unit, len(unit_of), NO_LAC)[row_unit],
+        row_acked=_fold(np.maximum, np.minimum(headers.lac, headers.entry), read_unit, len(unit_of), NO_LAC)[row_unit],
         row_first=row_first,
         idle_ledger=unit_of[idle],
         idle_bookie=unit_bookie[idle],

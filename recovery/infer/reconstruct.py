@@ -269,10 +269,7 @@ def _search_rest(known: LedgerFacts, explained: Explained, prior: Prior, doubts:
             shapes.append(PriorShape(*shape, 0.0, ShapeSource.COPIES))
         return numbers[shape]
 
-    columns = {
-        name: getattr(explained, name).copy()
-        for name in ("path", "shape", "end", "length", "least", "missing", "extra")
-    }
+    columns = {name: getattr(explained, name).copy() for name in ("path", "shape", "end", "length", "missing", "extra")}
     parts, alternatives = [explained.segments], []
     for ledger, result in zip(todo, search_histories(known, todo, prior, doubts.list_doubts(todo)), strict=True):
         if result.refusal is not None:
@@ -281,7 +278,7 @@ def _search_rest(known: LedgerFacts, explained: Explained, prior: Prior, doubts:
         if solution is None:
             continue
         values = (
-            SOLVED, number_shape((solution.ensemble, solution.write)), result.end, result.length, result.least,
+            SOLVED, number_shape((solution.ensemble, solution.write)), result.end, result.length,
             solution.missing, solution.extra,
         )  # fmt: skip
         for column, value in zip(columns.values(), values, strict=True):

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.infer.copies import Ints, Mask
-from recovery.infer.entry_counts import find_thin
 from recovery.infer.facts import DIGESTS, NO_LAC, LedgerFacts
 from recovery.infer.prior import ShapeSource
 from recovery.infer.readings import MOST_RUNS, RecordBasis
@@ -104,7 +103,7 @@ def build_table(known: LedgerFacts, explained: Explained, proposals: Proposals) 
         "holes": _list_holes(known, proposals, restored),
         "holders": _list_holders(known),
         "highest": pa.nulls(known.count, pa.int64()),
-        "alternatives": _list_alternatives(known, explained, restored, proposals.universal),
+        "alternatives": _list_alternatives(known, explained, restored, proposals),
         "raw": pa.nulls(known.count, pa.binary()),
         "contradictions": pa.nulls(known.count, tables.RECONSTRUCTION.field("contradictions").type),
     }
@@ -121,8 +120,7 @@ def _grade_fields(known: LedgerFacts, explained: Explained, proposals: Proposals
         explained.shape
     ]
     quorum = np.array([*(_grade_quorum(source) for source in ShapeSource), _UNKNOWN])[proposals.ack_source]
-    # The last add confirmed is a lower bound, what all bookies hold an upper one: where they meet, the end is seen.
-    end = np.where((known.explicit == explained.end) & proposals.certain_end, _OBSERVED, _INFERRED)
+    end = np.where(_mark_observed_ends(known, explained, proposals), _OBSERVED, _INFERRED)
     shape = np.where(explained.seen, _OBSERVED, shape)
     shape = np.where(proposals.guarded, np.minimum(shape, _INFERRED), shape)
     shape = np.where(proposals.universal, _ASSUMED, shape)
@@ -147,6 +145,12 @@ def _grade_fields(known: LedgerFacts, explained: Explained, proposals: Proposals
     unknown = np.full(known.count, _UNKNOWN)
     fields = [_take_text(_GRADES, np.where(restored, by_field.get(name, unknown), _UNKNOWN)) for name in tables.GRADED]
     return pa.StructArray.from_arrays(fields, fields=list(tables.RECONSTRUCTION.field("grades").type))
+
+
+def _mark_observed_ends(known: LedgerFacts, explained: Explained, proposals: Proposals) -> Mask:
+    """Mark ends where the last add confirmed, a lower bound, meets what all bookies hold, an upper one."""
+    observed: Mask = (known.explicit == explained.end) & proposals.certain_end
+    return observed
 
 
 def _grade_shape(source: ShapeSource) -> int:
@@ -205,18 +209,32 @@ _READS_AS: Final = (
 _SHAPE, _END = range(len(_FIELDS))
 
 
-def _list_alternatives(known: LedgerFacts, explained: Explained, restored: Mask, universal: Mask) -> pa.Array:
+def _find_acked(known: LedgerFacts, bookies: Ints) -> Ints:
+    """Return the highest entry of each ledger that so many bookies know to be acknowledged; -1 without one."""
+    ledger, numbers = known.copies.row_ledger, np.arange(known.count)
+    place = np.searchsorted(ledger, numbers) + bookies - 1
+    are_enough = (bookies > 0) & (place < np.searchsorted(ledger, numbers, "right"))
+    acked = known.row_acked[np.lexsort((-known.row_acked, ledger))][place[are_enough]]
+    highest = np.full(known.count, -1)
+    highest[are_enough] = np.maximum(acked, -1)
+    return highest
+
+
+def _list_alternatives(known: LedgerFacts, explained: Explained, restored: Mask, proposals: Proposals) -> pa.Array:
     """Return other shapes that explain a ledger, and its other possible ends."""
     kept = restored[explained.other_ledger]
     ledger, shape = explained.other_ledger[kept], explained.other_shape[kept]
     at_end = explained.end == known.copies.end
     # Where entries above the end are held, the end may have been any of them, too.
     highest = np.where(at_end, explained.end - 1, known.copies.end)
-    # Where an entry has fewer copies than W, a recovery may have asked who lost it, or never got it, and ended before.
-    writes = np.array([*(shape.write for shape in explained.shapes), 0], np.int64)
-    widest = np.where((explained.missing > 0) & ~universal, writes[explained.shape], 0)
-    np.maximum.at(widest, ledger, writes[shape])
-    least = np.minimum(explained.least, find_thin(known.copies, widest) - 1)
+    # A recovery ends before what some bookie knows to be acknowledged if others answer it, who lost their entries. Not
+    # if as many bookies know it as an ensemble has members: they are the last ensemble, or it begins after that entry.
+    sizes = np.array([*(shape.ensemble for shape in explained.shapes), 0], np.int64)
+    size = sizes[explained.shape]
+    np.maximum.at(size, ledger, sizes[shape])
+    least = np.minimum(np.maximum(known.lac, -1), explained.end)
+    is_shown = proposals.universal | _mark_observed_ends(known, explained, proposals)
+    least = np.where(is_shown, least, np.minimum(least, _find_acked(known, size)))
     shorter = np.flatnonzero(restored & (least <= highest))
     texts = pa.array([f"{shape.ensemble}/{shape.write}" for shape in explained.shapes], pa.string())
     weights = np.array([*(shape.weight for shape in explained.shapes), 0.0])

@@ -84,7 +84,6 @@ class SearchResult:
         end: the last entry.
         length: up to it; -1 where nothing shows it.
         alternatives: other shapes that explain it nearly as well.
-        least: the last entry that is surely one: the end lies in [least, end].
     """
 
     refusal: Refusal | None
@@ -92,7 +91,6 @@ class SearchResult:
     end: int
     length: int
     alternatives: tuple[tuple[int, int], ...] = ()
-    least: int = -1
 
 
 def search_histories(
@@ -175,8 +173,7 @@ class _Case:
         similar = [s for s in solutions[1:] if s.cost <= chosen.cost + _SIMILAR][:_LISTED]
         refusal = end_refusal or self._find_doubt(chosen, held_copies, prior)
         shapes = tuple((s.ensemble, s.write) for s in similar)
-        least = min(lac, end, _find_denied(held_copies, chosen, end) - 1 if chosen.missing else end)
-        return SearchResult(refusal, chosen, end, length, shapes, least)
+        return SearchResult(refusal, chosen, end, length, shapes)
 
     def _may_be_closed_before(self, chosen: Solution) -> bool:
         """Whether a copy of the apparent last segment has the largest LAC, and nothing is hidden or lost.
@@ -342,18 +339,6 @@ def _count_holders(holds: Mask, solution: Solution, entries: Ints, lossy: Mask) 
         members = solution.members[segment, (entries + i) % solution.ensemble]
         unseen += (members == NOBODY) | (lossy[members] & ~holds[members, np.arange(len(entries))])
     return holds.sum(axis=0), unseen
-
-
-def _find_denied(held_copies: Copies, solution: Solution, end: int) -> int:
-    """Return the first entry that some member lost, else the entry after the end.
-
-    Suppose that such a member answers a recovery, and no bookie with a later LAC does. Then the recovery closes the
-    ledger before that entry, though the entry was acknowledged.
-    """
-    low = max(0, end + 1 - TAIL)
-    lossy = _find_lossy(held_copies, solution, end)
-    _, unseen = _count_holders(mark_held(held_copies, low, end + 1), solution, np.arange(low, end + 1), lossy)
-    return low + int((np.append(unseen, 1) > 0).argmax())
 
 
 def _find_lossy(held_copies: Copies, solution: Solution, end: int) -> Mask:

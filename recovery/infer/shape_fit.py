@@ -61,7 +61,6 @@ class Explained:
         shape: number of each ledger's, or NO_SHAPE.
         path: the path that explained it, a place in `PATHS`.
         end, length: the last entry, and the bytes up to it; from the copies, unless the search found another.
-        least: the last entry that is known to be one: the end lies in [least, end].
         missing: copies that the segments promise and no bookie has.
         extra: copies that the segments do not need.
         sure: the stripes are seen, and which position each row is of.
@@ -75,7 +74,6 @@ class Explained:
     path: Ints
     end: Ints
     length: Ints
-    least: Ints
     missing: Ints
     extra: Ints
     sure: Mask
@@ -142,7 +140,6 @@ def explain(
         np.where(tries.shape == NO_SHAPE, UNDECIDED, CLEAN),
         copies.end,
         known.last_length,
-        np.minimum(np.maximum(known.lac, -1), copies.end),
         np.zeros(copies.ledgers, np.int64),
         tries.extra,
         (tries.shape >= 0) & (tries.shape < len(shown_shapes)) & ~np.isin(np.arange(copies.ledgers), single),

@@ -116,6 +116,11 @@ CLASSES: Final[Mapping[str, Profile]] = {
         changes=(0, 0, 1), flight=0.5, endings={"abandoned": 1.0}, reopened=0.4, crashes=0.9, wiped=0.7, back=0.8,
         waves=6,
     ),
+    "denied": Profile(
+        shapes=_FULL, bookies=4, lengths=(2, 3, 5, 8, 13, 20), changes=(1, 2, 3), early=0.2, near=0.7, flight=1.0,
+        explicit=0.5, endings={"abandoned": 1.0}, reopened=0.4, wiped=0.7, waves=6,
+        **{**_TENDED, "crashes": 0.9, "deaf": 0.3, "back": 0.8},
+    ),
     "rereplicated": Profile(
         shapes=_STRIPED + _FULL, changes=(0, 0, 1), flight=0.3, crashes=0.9, repaired=1.0, back=0.3, waves=5,
         collected=0.2,

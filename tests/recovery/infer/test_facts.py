@@ -246,6 +246,8 @@ def test_the_largest_lac_counts_and_who_copied_shows_it(
     assert seen.all.row_copied[own].tolist() == [is_copied, False]
     largest = max((one["lac"] for one in headers), default=NO_LAC)
     assert seen.all.row_lac[own].tolist() == [largest, NO_LAC]
+    acked = max((min(one["lac"], one["entry"]) for one in headers), default=NO_LAC)
+    assert seen.all.row_acked[own].tolist() == [acked, NO_LAC]
 
 
 @pytest.mark.parametrize(("lac", "is_copied"), [(2, False), (3, True), (4, True)])

@@ -105,6 +105,9 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
         ("tended@contradicting", 3110002, 500),
         ("tight", 61014009, 100),
         ("tight", 61020022, 100),
+        ("reopened/tight", 61151004, 500),
+        ("reopened/tight", 27113026, 500),
+        ("denied", 80029, 500),
     ],
 )
 def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: int) -> None:
@@ -112,7 +115,8 @@ def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: in
 
     An end before a gap that one shape explains and others do not; one that a recovery found by asking who had lost all.
     A ledger that is guarded for its length alone, and whose end all bookies show. A copy that was deleted where another
-    one is served: it hides nothing. A bookie that takes part in no ledger with full copies.
+    one is served: it hides nothing. A bookie that takes part in no ledger with full copies. Ends below a LAC that a
+    recovery found by asking a member that had lost all, where bookies that were replaced have full copies above it.
     """
     tally = judge.judge(name, seed, ledgers)
     assert not tally.violations, said(tally)

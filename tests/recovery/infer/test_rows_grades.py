@@ -63,18 +63,63 @@ def ends(found: Row) -> list[str]:
     return [other["value"] for other in found["alternatives"] if other["field"] == "last_entry"]
 
 
-def test_a_ledger_may_end_anywhere_from_its_lac_on_or_before_what_a_member_lacks() -> None:
-    """Where an entry has fewer copies than W a recovery may have ended before it."""
+def test_a_ledger_may_end_anywhere_from_what_a_whole_ensemble_knew_on() -> None:
+    """What a member lost alone lowers no end: it tells a recovery what it knows to be acknowledged."""
     whole = striped(30)
-    assert ends(recover(whole, names=FOUR)) == ["28"]
+    assert ends(recover(whole, names=FOUR)) == ["27..28"]
     assert ends(recover([one | {"explicit_lac": 29} for one in whole], names=FOUR)) == []
     lacking = [row(NAMES[0], [e for e in range(30) if e % 3 != 1 and e != 12]), *whole[1:]]
-    assert ends(recover(lacking, names=FOUR, prior=STRIPED)) == ["11..28"]
-    # Of a shape of more copies each entry may be such a one.
-    assert ends(recover(lacking, names=FOUR)) == ["-1..28"]
+    assert ends(recover(lacking, names=FOUR, prior=STRIPED)) == ["27..28"]
     # Pieces alone do not show how many copies there were.
     pieces = {NAMES[0]: [0, 1, 5, 9, 20], NAMES[1]: [2, 3, 5, 11], NAMES[2]: [1, 4, 20]}
     universal = recover([row(name, own, limbo=True) for name, own in pieces.items()])
     assert (universal["reading"], ends(universal)) == ("universal", ["19"])
     held = recover([row(NAMES[0], range(9)), row(NAMES[1], range(9), key=b"x" * 32)])
     assert (held["outcome"], held["alternatives"]) == ("held", [])
+
+
+def known_to(*acked: int) -> list[Row]:
+    """Return full copies of entries 0 to 9 whose headers show so much to be acknowledged, each on a bookie."""
+    return [row(name, range(10), headers=[header(9, lac=lac)]) for name, lac in zip(NAMES, acked, strict=False)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (known_to(8, 8), "8"),
+        # A bookie that knows only of 3 may have been replaced then, by one that lost all and answered a recovery.
+        (known_to(3, 8), "3..8"),
+        (known_to(-1, 8), "-1..8"),
+        # Less than two bookies show nothing.
+        (known_to(8), "-1..8"),
+        # The header of a copy shows its own entry; a later one may have been under way to the same bookie.
+        ([row(NAMES[0], range(10), headers=[header(4, lac=8), header(9, lac=3)]), *known_to(0, 8)[1:]], "4..8"),
+        ([row(NAMES[0], range(10), headers=[header(4, lac=2), header(9, lac=3)]), *known_to(0, 8)[1:]], "3..8"),
+        # What no header was read of shows nothing.
+        ([row(NAMES[0], range(10), headers=[]), *known_to(0, 8)[1:]], "-1..8"),
+    ],
+)
+def test_an_end_below_a_lac_is_listed_unless_a_whole_ensemble_knew_it(rows: list[Row], expected: str) -> None:
+    """Of 2/2: who knows an entry to be acknowledged is a member after it, or another segment begins after it."""
+    assert ends(recover(rows, prior=Prior.build(ShapeCounts(), {(2, 2, 2): 5}))) == [expected]
+
+
+def test_the_widest_listed_shape_counts() -> None:
+    """Of 3/3 beside 2/2, three bookies have to know it."""
+    both = Prior.build(ShapeCounts(), {(2, 2, 2): 5, (3, 3, 2): 5})
+    assert ends(recover(known_to(8, 8, 4), prior=both)) == ["4..8"]
+    assert ends(recover(known_to(8, 8), prior=both)) == ["-1..8"]
+
+
+def max_entry(copy: Row) -> int:
+    """Return the last entry of a copy."""
+    return max(int(one["entry"]) for one in copy["headers"])
+
+
+def test_an_observed_end_has_no_other() -> None:
+    """All bookies were seen, and the writer told some that the last entry is acknowledged."""
+    told = [one | {"explicit_lac": 29, "headers": [header(max_entry(one), lac=3)]} for one in striped(30)]
+    found = recover(told, names=FOUR)
+    assert (found["grades"]["last_entry"], ends(found)) == ("observed", [])
+    found = recover(told)
+    assert (found["grades"]["last_entry"], ends(found)) == ("inferred", ["3..28"])

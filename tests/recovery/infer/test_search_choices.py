@@ -81,8 +81,8 @@ def test_a_batch_decides_as_each_ledger_alone(most: int, monkeypatch: pytest.Mon
     result_of = dict(zip(order, search_histories(known, range(5), prior, [doubts[n] for n in order]), strict=True))
     together = [result_of[number] for number in range(5)]
     apart = [find(own, prior, doubt) for own, doubt in zip(held, doubts, strict=True)]
-    assert [(r.refusal, r.end, r.length, r.alternatives, r.least) for r in together] == [
-        (r.refusal, r.end, r.length, r.alternatives, r.least) for r in apart
+    assert [(r.refusal, r.end, r.length, r.alternatives) for r in together] == [
+        (r.refusal, r.end, r.length, r.alternatives) for r in apart
     ]
     for one, other in zip(together, apart, strict=True):
         assert (one.solution is None) == (other.solution is None)
@@ -316,18 +316,6 @@ def test_nothing_is_cut_off_up_to_a_lac(lac: int, end: int) -> None:
     assert find(with_hole(9), prior_of((3, 3), stated=(3, 3, 2)), PLAIN, **heads).end == end
 
 
-@pytest.mark.parametrize(
-    ("held", "lac", "least"),
-    [(ODD, 28, 11), (ODD, 5, 5), (striped(30), 28, 28), (striped(30), -1, -1), (without(striped(30), "a", 0), 28, -1)],
-)
-def test_the_earliest_end_is_the_lac_or_before_what_a_member_lost(
-    held: Mapping[str, Sequence[int]], lac: int, least: int
-) -> None:
-    """Whoever lost an entry and has a later one may have told a recovery that there is none."""
-    heads = {name: [header(max(own), lac=min(lac, max(own) - 1))] for name, own in held.items()}
-    assert find(held, prior_of((3, 2)), PLAIN, **heads).least == least
-
-
 @pytest.mark.parametrize(("copied", "begin", "may_be"), [(9, 9, True), (9, 10, False), (10, 9, True), (-1, 0, False)])
 def test_the_last_segment_may_be_closed_where_a_copy_of_it_has_the_largest_lac(
     copied: int, begin: int, *, may_be: bool
@@ -349,6 +337,8 @@ def test_a_forced_history_and_a_second_one_are_doubts() -> None:
     assert case._find_doubt(forced, case.held_copies, prior_of((3, 3))) is Refusal.TWO_HISTORIES
     alone = replace(plain, members=np.array([[0, NOBODY]]))
     assert case._find_doubt(alone, case.held_copies, prior_of((3, 3))) is Refusal.TWO_HISTORIES
+    # The choice asks for it, where the end is no doubt.
+    assert [case.choose([one], prior_of((3, 3))).refusal for one in (plain, alone)] == [None, Refusal.TWO_HISTORIES]
 
 
 def test_a_ledger_of_one_shape_beside_one_of_several_stops_none() -> None:

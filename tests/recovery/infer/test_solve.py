@@ -165,3 +165,22 @@ def test_a_change_is_dated_as_far_as_stripes_show_it(size: int, write: int) -> N
         solution, decision = solve_one((size, write), *rows), decide_one(lay_out(*rows), size, write)
         assert (solution.first.tolist(), solution.low.tolist()) == (decision.first.tolist(), decision.low.tolist())
         assert solution.low[1] <= change <= solution.first[1]
+
+
+@pytest.mark.parametrize(
+    ("last", "dated"),
+    [
+        # The fourth position has nothing before entry 3, the first one nothing before entry 4.
+        ([5, 1, 2, 4], [0, 3, 4]),
+        # Both changes at one entry: then neither is dated.
+        ([0, 1, 2, 5], [0, 1, 2]),
+        # Nor where the later one would come first.
+        ([0, 1, 5, 4], [0, 1, 2]),
+    ],
+)
+def test_segments_are_dated_in_order_or_not_at_all(last: Sequence[int], dated: Sequence[int]) -> None:
+    """A takeover is dated to the first entry of its position, as long as each segment keeps an entry of its own."""
+    first = np.array([0, 1, 2])
+    members = np.array([[0, 1, 2, 3], [0, 1, 2, 4], last])
+    segments = solve._Segments(np.zeros(3, np.int64), first, np.array([1, 2, 10]), members)
+    assert solve._join(segments, np.array([9]), 1)[0].first.tolist() == dated
