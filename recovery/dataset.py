@@ -245,8 +245,12 @@ def prepare(folder: DatasetPlace, kind: str, *, secret: bool) -> None:
         "plan": ["store", SNAPSHOTS, COLLECTED],
         "inventory": [AGAIN],
         "orphans": ["candidates.jsonl"],
-        "scrutiny": ["store", "against", COLLECTED, "metrics.prom", "repair.jsonl"],
-        "drill": ["store", "plan"],
+        "impact": ["ledgers.txt"],
+        "scrutiny": [
+            *("store", "against", COLLECTED, "samples"),
+            *("metrics.prom", "repair.jsonl", "gone.jsonl", "ledgers"),
+        ],
+        "drill": ["store", "plan", "ledgers"],
         "bookie": ["store", *(f"{name}.txt" for name in tables.BOOKIE_LISTS)],
     }.get(kind, [])
     own_names = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *beside}

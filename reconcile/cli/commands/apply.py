@@ -53,7 +53,7 @@ _LOCKS: Final = {("lock", "lock"): "locks of guarded ledgers", ("lock", "release
         Exit.FOUND: "all was written, and its scrutiny found what the plan does not have; the next wave waits",
         Exit.REFUSED: "a guard refused: not confirmed, not approved as the cluster's policy "
         "asks for, another cluster's root, bookies that are running or were not "
-        "looked at, an ACL that nothing names, a wave before with findings or without a scrutiny, "
+        "looked at, an ACL that nothing names, a wave before with findings, with marked ledgers or without a scrutiny, "
         "replication that is enabled where ledgers are guarded by names alone",
         Exit.PARTLY: "stopped midway, or keys were left as they are: run it again with --resume",
     },
@@ -80,6 +80,13 @@ _LOCKS: Final = {("lock", "lock"): "locks of guarded ledgers", ("lock", "release
     metavar="N",
     help="So many findings of earlier waves are accepted.",
 )
+@click.option(
+    "--accept-marked",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="So many ledgers of earlier waves may be marked for re-replication.",
+)
 @click.option("--journal", type=FOLDER, help="Where every write is recorded. [default: PLAN/journal]")
 @click.option("--resume", is_flag=True, help="Go on with the journal that is there.")
 @approval_option
@@ -97,6 +104,7 @@ def apply(
     inventories: tuple[str, ...],
     wire: bool,  # noqa: FBT001 - click's option
     accept_findings: int,
+    accept_marked: int,
     journal: Path | None,
     resume: bool,  # noqa: FBT001 - click's option
     reason: str | None,
@@ -108,7 +116,8 @@ def apply(
     before and after, and read back; a run that was stopped is gone on with by --resume.
 
     At the end the rules of `scrutinize` judge each record that was written, by the plan's inventories and by what
-    running bookies answer. A wave waits until the one before was judged, and nothing was found that the plan lacks.
+    running bookies answer. A wave waits until the one before was judged, nothing was found that the plan lacks, and
+    none of its ledgers is marked for re-replication.
     """
     from reconcile.jobs.changes import apply as job
     from reconcile.plan.manifest import read_plan_manifest
@@ -129,6 +138,7 @@ def apply(
         aliases=read_aliases(shared["aliases"]),
         wire=take_wire(shared, wire=wire, without=frozenset({"aliases"})),
         accept_findings=accept_findings,
+        accept_marked=accept_marked,
     )
     review = job.review(request)
     confirmation = job.Confirmation(confirm, accept_unseen)
@@ -142,6 +152,7 @@ def apply(
     more += ["--accept-unseen", str(confirmation.unseen)] if confirmation.unseen else []
     more += ["--accept-unfrozen"] if accept_unfrozen else []
     more += ["--accept-findings", str(accept_findings)] if accept_findings else []
+    more += ["--accept-marked", str(accept_marked)] if accept_marked else []
     more += ["--reason", reason] if reason else []
     more += [*carry_approvals(approvals.files), "--confirm", review.hash]
     command = quote_command("bkmeta", "apply", plan, *more)
@@ -240,6 +251,10 @@ def _make_result(done: "AppliedAndJudged", plan: DatasetPlace, command: str, cou
         verdict += f"; {count_noun(counts.ids_reused, 'id')} of two ledgers (ID_REUSE)"
         details += describe_reuse(str(plan), counts.ids_reused, counts.reuse_locks)
     details += _describe_scrutiny(touched)
+    if done.ids is not None:
+        details.append(f"the ledgers with these findings: {done.ids}; export --from takes it")
+    elif done.ids_problem:
+        details.append(f"the ledgers with these findings could not be written into a file: {done.ids_problem}")
     details.append(f"every write is recorded in {applied.journal}")
     details += list_starts(applied.bookies, AFTER_THAW if applied.starts_after_thaw else "now")
     code = applied.exit_code or (Exit.FOUND if touched.unexpected else Exit.DONE)
@@ -261,5 +276,6 @@ def _make_result(done: "AppliedAndJudged", plan: DatasetPlace, command: str, cou
             "cookies_withheld": applied.cookies_withheld,
             "bookies": BookieStarts(applied.bookies, applied.starts_after_thaw).to_json(),
             "scrutiny": touched.to_json(),
+            "ids": None if done.ids is None else str(done.ids),
         },
     )

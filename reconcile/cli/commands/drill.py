@@ -106,6 +106,8 @@ def drill(
 
 
 def _make_result(drilled: "Drilled", out: DatasetPlace) -> Result:
+    from reconcile.jobs.records.drill import IDS
+
     ledgers = drilled.ledgers
     missing = ledgers["held"] + ledgers["lost"]
     code = (
@@ -124,6 +126,7 @@ def _make_result(drilled: "Drilled", out: DatasetPlace) -> Result:
         Exit.DONE: f"all {count_noun(drilled.listed, 'ledger')} would come back, {ledgers['exact']} of them exactly",
     }[code]
     advice = list_advice(drilled)
+    ids = {name: str(out / IDS / f"{name}.txt") for name in ("held", "lost", "undecided") if ledgers[name]}
     return Result(
         "drill",
         verdict,
@@ -136,13 +139,18 @@ def _make_result(drilled: "Drilled", out: DatasetPlace) -> Result:
             "returned": dict(drilled.returned),
         },
         coverage={"bookies": list(drilled.bookies), "not_collected": list(drilled.not_collected)},
-        details=[*describe_drill(drilled), *(f"today: {sentence}" for sentence in advice)],
+        details=[
+            *describe_drill(drilled),
+            *(f"the ledgers that are {name}: {file}; export --from takes it" for name, file in ids.items()),
+            *(f"today: {sentence}" for sentence in advice),
+        ],
         following=quote_command("bkmeta", "plan", "show", out / "plan") if missing else "",
         facts={
             "reasons": {name: dict(counted) for name, counted in drilled.reasons.items()},
             "guessed": dict(drilled.guessed),
             "differs": dict(drilled.differs),
             "today": advice,
+            "ids": ids,
             "out": str(out),
         },
     )

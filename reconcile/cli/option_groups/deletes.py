@@ -20,8 +20,8 @@ from reconcile.cli.options import (
     parse_ledgers,
     read_aliases,
 )
+from reconcile.id_files import try_write_ids
 from recovery.errors import InputError
-from recovery.out_folder import write_whole
 
 if TYPE_CHECKING:
     from reconcile.deletes.tombstones import Tombstone
@@ -231,21 +231,17 @@ def describe_state(row: "Mapping[str, object]") -> str:
     return f"{row['ledger']}: {row['state']} since {row['since']}{until}, by {row['by']}"
 
 
-def write_ids(target: "DeleteTarget", name: str, ledgers: "Iterable[LedgerId]") -> Path | None:
-    """Write ledgers into a file of the journal's folder, one a line as --from takes them; None: there are none.
+def write_list(
+    target: "DeleteTarget", name: str, title: str, ledgers: "Iterable[LedgerId]"
+) -> tuple[Path | None, list[str]]:
+    """Write ledgers into a file of the journal's folder, and return it with the lines that name it.
 
-    A file that an earlier run left there is replaced, or removed.
-
-    Raises:
-        DatasetError: the disk is full.
+    The result stands already: a full disk does not hide it, but is said in such a line.
     """
-    path, lines = target.folder / name, [f"{ledger}\n" for ledger in ledgers]
-    if not lines:
-        path.unlink(missing_ok=True)
-        return None
-    with write_whole(path, secret=True) as file:
-        file.sink.write("".join(lines).encode())
-    return path
+    path, problem = try_write_ids(target.folder / name, ledgers)
+    if problem:
+        return None, [f"{title} could not be written into a file ({problem}): --json names all"]
+    return path, [f"{title}: {path}; delete verify --from takes it"] if path else []
 
 
 def name_ledgers(ledgers: "Sequence[LedgerId]") -> str:

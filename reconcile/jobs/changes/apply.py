@@ -5,11 +5,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from backends.registry import OpenStore
 from reconcile.deletes.approvals import Approvable, Subject
 from reconcile.errors import Advice, GuardRefusedError, PlanError, Remedy
 from reconcile.estimates import EstimatedStep
+from reconcile.id_files import try_write_ids
 from reconcile.jobs.approvals import NO_APPROVALS, Approvals
-from reconcile.jobs.changes.touched import Touched, open_evidence, scrutinize_touched
+from reconcile.jobs.changes.touched import Touched, list_marked, open_evidence, scrutinize_touched
 from reconcile.jobs.context import Context, WireOptions, connect, throttle
 from reconcile.jobs.starts import decide_starts_now
 from reconcile.plan.manifest import COOKIES_WAIT, PlanManifest, read_plan_manifest
@@ -28,6 +30,10 @@ from recovery.place import DatasetPlace
 
 TYPED: Final = 8
 """Digits of the hash that count as having read it."""
+_IDS: Final = "findings.txt"
+_MARKED: Final = "marked.txt"
+_NAMED: Final = 5
+"""Marked ledgers that a message names where no file could be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +55,7 @@ class ApplyRequest:
         wire: how running bookies are asked for what was written; None: they are not.
         aliases: other names of bookies in records → ids.
         accept_findings: unexpected findings of the waves before that a person accepts.
+        accept_marked: ledgers of the waves before that may be marked for re-replication, at most.
     """
 
     plan: DatasetPlace
@@ -65,14 +72,24 @@ class ApplyRequest:
     wire: WireOptions | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     accept_findings: int = 0
+    accept_marked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedAndJudged:
-    """What was written, and what the scrutiny of it found."""
+    """What was written, and what the scrutiny of it found.
+
+    Attributes:
+        applied: what was written.
+        touched: what the scrutiny found.
+        ids: file of the ledgers with findings that the plan does not have; None: there are none, or `ids_problem`.
+        ids_problem: why it could not be written; empty: it was, or there is none.
+    """
 
     applied: Applied
     touched: Touched
+    ids: Path | None = None
+    ids_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +192,7 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
             guards.require_stopped(bookie for bookie, _ in binding.bookies)
         if kind_of(opened.layout_hint).has_replication:
             guards.require_no_replication(reviewed.named, opened.store, opened.root.rstrip("/"))
+            _require_unmarked(plan, request, opened, context)
         options = engine.ApplyOptions(
             plan_hash=reviewed.hash,
             acl=request.acl if has_acl else guards.choose_acl(opened.store, opened.root),
@@ -210,7 +228,22 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
             )
         starts = decide_starts_now(manifest, opened, _find_unfinished(manifest, applied, request))
         applied = replace(applied, bookies=starts.bookies, starts_after_thaw=starts.after_thaw)
-        return AppliedAndJudged(applied, scrutinies[-1])
+        ids, problem = try_write_ids(journal_folder(request) / _IDS, scrutinies[-1].with_unexpected)
+        return AppliedAndJudged(applied, scrutinies[-1], ids, problem)
+
+
+def _require_unmarked(plan: Dataset, request: ApplyRequest, opened: OpenStore, context: Context) -> None:
+    """Refuse a wave while ledgers that the waves before wrote are marked for re-replication."""
+    if request.wave is None or request.wave < 2:
+        return
+    marked = list_marked(plan, request.wave, opened, context)
+    if len(marked) <= request.accept_marked:
+        return
+    ids, _ = try_write_ids(journal_folder(request) / _MARKED, marked)
+    listed = f": {ids}" if ids else f" ({list_names([str(ledger) for ledger in sorted(marked)[:_NAMED]])})"
+    problem = f"{count_noun(len(marked), 'ledger')} of the waves before it {'is' if len(marked) == 1 else 'are'} marked"
+    problem += f" for re-replication: bookies that their records name are gone, or lack copies{listed}"
+    raise GuardRefusedError(f"wave {request.wave}", problem, Remedy(Advice.WAIT_FOR_REPLICATION, len(marked)))
 
 
 def _find_unfinished(manifest: PlanManifest, applied: Applied, request: ApplyRequest) -> str:

@@ -49,6 +49,8 @@ LISTED: Final = 20
 _NEVER_S: Final = 10 * 365 * 86_400.0
 """How long a mark or a recovery may be there: an apply made none of them."""
 _WRITTEN: Final = pa.array(["create", "hold", "replace"])
+_RESTORED: Final = pa.array(["create", "replace"])
+_GUARDED: Final = pa.array([str(Guard.LOCK), str(Guard.NAMED)])
 _ON_NO_BOOKIE: Final = "entries on no bookie"
 """A statement of `copy_findings`."""
 
@@ -87,6 +89,7 @@ class Touched:
         expected: findings above info that the plan has, too.
         unexpected: findings above info that the plan does not have.
         worst: the first of these, as rows of FINDINGS.
+        with_unexpected: the ledgers of these.
         positions: copies that the judged records ask for.
         judged: of these, those that evidence shows to be there, or to be missing.
     """
@@ -102,6 +105,7 @@ class Touched:
     expected: int = 0
     unexpected: int = 0
     worst: list[dict[str, Any]] = field(default_factory=list)
+    with_unexpected: list[LedgerId] = field(default_factory=list)
     positions: int = 0
     judged: int = 0
 
@@ -189,6 +193,43 @@ def scrutinize_touched(
     return touched
 
 
+def list_marked(plan: Dataset, wave: int, opened: OpenStore, context: Context) -> tuple[LedgerId, ...]:
+    """Return the ledgers that the waves before wrote, and that are marked for re-replication now.
+
+    The auditor marks a ledger when a bookie that its record names is gone, or lacks copies. Holds and guarded ledgers
+    are left out: no worker copies them. So are ledgers whose missing copies the plan counted.
+
+    Args:
+        plan: that is applied, cut into waves.
+        wave: that comes next.
+        opened: the store; it keeps marks.
+        context: of the job.
+
+    Raises:
+        BackendError: the store stopped answering.
+        DatasetError: a file of the plan is gone or damaged.
+    """
+    marked: list[LedgerId] = []
+    ranges = bucket_ranges(plan.rows("actions"))
+    with context.reporter.progress("looking for marks of earlier waves", "parts") as progress:
+        show = throttle(progress)
+        for number, part in enumerate(ranges, 1):
+            actions = plan.read("actions", buckets=part, columns=["scope", "ledger", "op", "kind", "wave", "guard"])
+            wanted = pc.and_(pc.equal(actions["kind"], "ledger"), pc.is_in(actions["op"], value_set=_RESTORED))
+            wanted = pc.and_(wanted, pc.invert(pc.is_in(actions["guard"], value_set=_GUARDED)))
+            keys = actions.filter(pc.and_(wanted, pc.less(actions["wave"], wave))).select(["scope", "ledger"])
+            made = plan.read("reconstruction", buckets=part, columns=[*tables.KEY_COLUMNS, "missing"])
+            expected = made.filter(pc.greater(pc.fill_null(made["missing"], 0), 0))
+            keys = keys.filter(pc.invert(are_of(keys, expected)))
+            if keys.num_rows:
+                nodes = read_marks(opened.store, opened.root, *(keys[name].to_numpy() for name in ("scope", "ledger")))
+                marks = StoredReplication.from_nodes(nodes, kind_of(opened.layout_hint)).marks
+                pairs = zip(marks["scope"].to_pylist(), marks["ledger"].to_pylist(), strict=True)
+                marked += [LedgerId(*pair) for pair in pairs]
+            show(number, len(ranges))
+    return tuple(marked)
+
+
 def _list_touched(plan: Dataset, part: range, wave: int | None) -> tuple[pa.Table, frozenset[LedgerId]]:
     """Return the keys of ledgers whose records were written, and those of them that a lock or replication guards."""
     actions = plan.read("actions", buckets=part, columns=["scope", "ledger", "op", "kind", "wave", "guard"])
@@ -196,7 +237,7 @@ def _list_touched(plan: Dataset, part: range, wave: int | None) -> tuple[pa.Tabl
     if wave is not None:
         wanted = pc.and_(wanted, pc.equal(actions["wave"], wave))
     rows = actions.filter(wanted)
-    of_guards = rows.filter(pc.is_in(rows["guard"], value_set=pa.array([str(Guard.LOCK), str(Guard.NAMED)])))
+    of_guards = rows.filter(pc.is_in(rows["guard"], value_set=_GUARDED))
     pairs = zip(of_guards["scope"].to_pylist(), of_guards["ledger"].to_pylist(), strict=True)
     return rows.select(["scope", "ledger"]), frozenset(LedgerId(*pair) for pair in pairs)
 
@@ -297,6 +338,7 @@ def _add(touched: Touched, judged: LookJudgement, keys: pa.Table, plan: Dataset,
             touched.expected += 1
         else:
             touched.unexpected += 1
+            touched.with_unexpected.append(LedgerId(row["scope"], row["ledger"]))
             touched.worst += [row] if len(touched.worst) < LISTED else []
 
 

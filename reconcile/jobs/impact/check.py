@@ -35,6 +35,7 @@ from reconcile.check.impact.system_ledgers import name_kind
 from reconcile.check.placement_files import read_rack_info
 from reconcile.clusters import require_of_cluster
 from reconcile.estimates import EstimatedStep
+from reconcile.id_files import write_ids
 from reconcile.jobs.context import Context, choose_spark, connect, throttle
 from reconcile.jobs.impact.cache import (
     VOTES,
@@ -67,7 +68,6 @@ from recovery.dataset import prepare, read_part, write_manifest
 from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
 from recovery.model.ids import LedgerId, bucket_ranges
-from recovery.out_folder import write_whole
 from recovery.place import DatasetPlace
 from recovery.spark import over_buckets
 
@@ -499,7 +499,7 @@ class _Check:
         return tuple(s for s in read_statements(self._request.uri, self._request.cache) if s.bookie not in repeated)
 
     def _write_manifest(self, out: DatasetPlace, answer: ImpactAnswer, total: RangeAnswer) -> None:
-        _write_ids(out, [str(part["file"]) for part in total.parts if part["rows"]])
+        _write_ids_of_parts(out, [str(part["file"]) for part in total.parts if part["rows"]])
         write_manifest(
             out,
             "impact",
@@ -516,15 +516,14 @@ class _Check:
         )
 
 
-def _write_ids(out: DatasetPlace, files: Sequence[str]) -> None:
+def _write_ids_of_parts(out: DatasetPlace, files: Sequence[str]) -> None:
     """Write the ids of the ledgers of some parts, one a line, each once."""
     pairs: set[LedgerId] = set()
     for file in files:
         rows = read_part(out, file, columns=["scope", "ledger"]).group_by(["scope", "ledger"]).aggregate([])
         keys = zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True)
         pairs.update(LedgerId(*key) for key in keys)
-    with write_whole(out / IDS, secret=False) as ids:
-        ids.sink.writelines(f"{ledger}\n".encode() for ledger in sorted(pairs))
+    write_ids(out / IDS, pairs)
 
 
 def _needs_places(request: ImpactRequest) -> bool:

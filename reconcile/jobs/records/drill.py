@@ -4,6 +4,7 @@ folder   holds
 store/   the store, captured: the truth
 plan/    what `recover` makes without it
 drills/  DRILLS: a row a ledger of the store
+ledgers/ a file of the ids of each class of ledgers that do not come back, or of which it is not known
 """
 
 from collections import Counter
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from reconcile import clusters
 from reconcile.check.records.drill import Class, DrillRange, judge_drill, read_written
 from reconcile.clusters import open_inventories
+from reconcile.id_files import write_ids
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, StageProgress, connect, throttle
@@ -30,15 +32,18 @@ from reconcile.rules.segments.member_names import rename_members
 from reconcile.snapshots import find_snapshots
 from recovery.bookies.recorded_members import sample_ledgers
 from recovery.codecs.store import COOKIES, Layout
-from recovery.dataset import Dataset, open_dataset, prepare, write_manifest, write_part
+from recovery.dataset import Dataset, open_dataset, prepare, read_part, write_manifest, write_part
 from recovery.errors import InputError
 from recovery.infer.search import Tail
 from recovery.manifest import Part
-from recovery.model.ids import bucket_ranges
+from recovery.model.ids import LedgerId, bucket_ranges
 from recovery.place import DatasetPlace
 
 STORE: Final = "store"
 PLAN: Final = "plan"
+IDS: Final = "ledgers"
+_LISTED: Final = (Class.HELD, Class.LOST, Class.UNDECIDED)
+"""Classes whose ledgers have a file of ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +229,7 @@ def _drill(request: DrillRequest, context: Context) -> Drilled:
         worst=tuple(sums.worst),
         plan=recovered.manifest,
     )
+    _write_ids_of_classes(request.out, sums.parts)
     left_out = ("worst", "plan")
     write_manifest(
         request.out,
@@ -239,6 +245,20 @@ def _drill(request: DrillRequest, context: Context) -> Drilled:
         },
     )
     return result
+
+
+def _write_ids_of_classes(out: DatasetPlace, parts: Sequence[Part]) -> None:
+    """Write the ids of the ledgers of each class that does not come back."""
+    for name in _LISTED:
+        ledgers: list[LedgerId] = []
+        for part in parts:
+            rows = read_part(out, part.file, columns=["scope", "ledger", "class"])
+            rows = rows.filter(pc.equal(rows["class"], str(name)))
+            pairs = zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True)
+            ledgers += [LedgerId(*pair) for pair in pairs]
+        if ledgers:
+            (out / IDS).mkdir(parents=True, exist_ok=True)
+            write_ids(out / IDS / f"{name}.txt", ledgers)
 
 
 def hold_against(

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from reconcile.check.scrutiny.judge import raise_rows
 from reconcile.check.scrutiny.lifecycle import list_repairs
 from reconcile.findings.table import FindingRun
+from reconcile.id_files import write_ids
 from reconcile.jobs.context import Context
 from reconcile.jobs.scrutiny.first_look import STORE
 from reconcile.jobs.scrutiny.range_task import are_of, count_verdicts
@@ -133,10 +134,10 @@ def write_beside(request: ScrutinyRequest, result: Scrutinized, parts: Sequence[
     if result.new is not None:
         with write_whole(request.out / GONE, secret=False) as gone:
             gone.sink.writelines(f"{json.dumps(finding.to_json())}\n".encode() for finding in result.gone)
-    _write_ids(request.out / IDS, request.out, parts)
+    _write_ids_of_categories(request.out / IDS, request.out, parts)
 
 
-def _write_ids(folder: DatasetPlace, out: DatasetPlace, parts: Sequence[Part]) -> None:
+def _write_ids_of_categories(folder: DatasetPlace, out: DatasetPlace, parts: Sequence[Part]) -> None:
     """Write the ids of each category's ledgers, but of findings that are suppressed."""
     ids: dict[str, set[LedgerId]] = {}
     for part in parts:
@@ -149,8 +150,7 @@ def _write_ids(folder: DatasetPlace, out: DatasetPlace, parts: Sequence[Part]) -
             ids.setdefault(category, set()).update(LedgerId(*pair) for pair in pairs)
     for category, ledgers in ids.items():
         folder.mkdir(parents=True, exist_ok=True)
-        with write_whole(folder / f"{category}.txt", secret=False) as file:
-            file.sink.writelines(f"{ledger}\n".encode() for ledger in sorted(ledgers))
+        write_ids(folder / f"{category}.txt", ledgers)
 
 
 def _replace_file(path: Path, text: str) -> None:

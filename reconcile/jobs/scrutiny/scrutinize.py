@@ -285,13 +285,28 @@ def _capture(
     """Capture the store, or take a kept capture; return its catalog, its layout, and what could not be read twice."""
     catalog = _capture_once(request, opened, context, request.max_age)
     source = _read_source(catalog)
-    if source["gaps"]:
+    if not all(_stays_unreadable(opened, gap) for gap in source["gaps"]):
         remove_tree(request.out / STORE)
         catalog = _capture_once(request, opened, context, timedelta(0))
         source = _read_source(catalog)
     if source["root"] != "present" or source["layout"] is None:
         raise InputError(request.uri, "has no ledgers root", "name the root of the cluster's ledgers")
     return catalog, Layout(source["layout"]), tuple(source["gaps"])
+
+
+def _stays_unreadable(opened: "OpenStore", gap: str) -> bool:
+    """Say whether what a capture could not read cannot be read still; a gap that names no key counts as such."""
+    key, named, _ = gap.partition(": ")
+    if not named:
+        return True
+    # Nodes are named below the ledgers root, folders by their whole key.
+    whole = key if key.startswith(opened.root) else opened.root.rstrip("/") + key
+    try:
+        opened.store.get(whole)
+        opened.store.children(whole)
+    except AccessDeniedError:
+        return True
+    return False
 
 
 def _capture_once(request: ScrutinyRequest, opened: "OpenStore", context: Context, max_age: timedelta) -> Dataset:

@@ -298,10 +298,7 @@ class Api:
     @property
     def _leading(self) -> Children:
         if not self._instance.leads:
-            state = self._instance.seen.state
-            if not state.leader:
-                raise ApiError(Why.NOT_LEADER, "no instance leads yet: ask again in some seconds")
-            raise ApiError(Why.NOT_LEADER, f"{state.leader} leads, at {state.address}: ask there")
+            raise ApiError(Why.NOT_LEADER, self._instance.describe_leader())
         return self._instance.children
 
     def run_now(self, request: pb.RunRequest, call: Call) -> pb.Status:

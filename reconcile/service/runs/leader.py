@@ -159,12 +159,24 @@ class Instance:
         """
         epoch, record = self._epoch, self._record
         if epoch is None or record is None:
-            raise NotLeaderError(f"{self._state.leader or 'another instance'} leads, at {self._state.address or '?'}")
+            raise NotLeaderError(self.describe_leader())
         state = record.change(decide, epoch=epoch)
         self._take(state)
         with self._wake:
             self._wake.notify_all()
         return state
+
+    def describe_leader(self) -> str:
+        """Return what to do with a question that only the leader answers, for an instance that does not lead.
+
+        The record has who took the lead last. It is not changed when a lead ends.
+        """
+        state = self._state
+        if not state.leader:
+            return "no instance leads yet: ask again in some seconds"
+        if state.leader == self.config.name:
+            return f"{state.leader} does not lead any longer, and no other instance does yet: ask again in some seconds"
+        return f"{state.leader} leads, at {state.address}: ask there, or again in some seconds if it does not answer"
 
     @property
     def children(self) -> Children:

@@ -107,11 +107,18 @@ def test_approvals_of_a_purge_are_passed_on(instance: Instance, monkeypatch: pyt
     ("state", "says"),
     [
         (ServiceState(), "no instance leads yet: ask again in some seconds"),
-        (ServiceState(epoch=1, leader="two", address="host2:1"), "two leads, at host2:1: ask there"),
+        (
+            ServiceState(epoch=1, leader="two", address="host2:1"),
+            "two leads, at host2:1: ask there, or again in some seconds if it does not answer",
+        ),
+        (
+            ServiceState(epoch=1, leader="one", address="host1:1"),
+            "one does not lead any longer, and no other instance does yet: ask again in some seconds",
+        ),
     ],
 )
 def test_who_does_not_lead_says_whom_to_ask(instance: Instance, state: ServiceState, says: str) -> None:
-    """Or that no instance leads yet."""
+    """Or that no instance leads: an instance that lost its lead does not name itself."""
     instance._take(state)
     with pytest.raises(ApiError) as refused:
         Api(instance, {}).answer(

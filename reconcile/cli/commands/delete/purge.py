@@ -8,7 +8,7 @@ import click
 
 from reconcile.cli.approval import approval_option, take_approvals
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.option_groups.deletes import list_lines, show_time, take_target, target_options, write_ids
+from reconcile.cli.option_groups.deletes import list_lines, show_time, take_target, target_options, write_list
 from reconcile.cli.options import FILE, make_context, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
@@ -86,7 +86,7 @@ def purge(
     confirm = quote_command("bkmeta", "delete", "confirm", "--metadata", target.uri, "--wire")
     again = quote_command("bkmeta", "delete", "purge", "--metadata", target.uri, "--certificate", str(certificate))
     in_quarantine = bool(quarantined or result.waiting)
-    ids = write_ids(target, "left-out.txt", left_out)
+    ids, lines = write_list(target, "left-out.txt", "the ledgers that were left out", left_out)
     shown = Result(
         "delete-purge",
         "; ".join(parts),
@@ -103,7 +103,7 @@ def purge(
         },
         details=[
             *list_lines(left_out),
-            *([f"the ledgers that were left out: {ids}; delete verify --from takes it"] if ids else []),
+            *lines,
             *list_lines(done.ended_early),
             *list_lines(
                 {ledger: f"in quarantine until {show_time(ms)}" for ledger, ms in sorted(result.waiting.items())}

@@ -19,7 +19,7 @@ from reconcile.cli.option_groups.deletes import (
     take_target,
     target_options,
     to_ms,
-    write_ids,
+    write_list,
 )
 from reconcile.cli.options import (
     DURATION,
@@ -164,8 +164,8 @@ def _make_result(done: "VerifiedDeletes", target: "DeleteTarget", path: Path | N
     bad = [item for item in done.ledgers if item.reasons]
     details = [f"{item.ledger}: {item.verdict}: {'; '.join(item.reasons)}" for item in bad[:SHOWN]]
     details += [f"and {len(bad) - SHOWN} more: --json names all"] if len(bad) > SHOWN else []
-    ids = write_ids(target, "not-safe.txt", [item.ledger for item in bad])
-    details += [f"the ledgers that are not safe: {ids}; delete verify --from takes it"] if ids else []
+    ids, lines = write_list(target, "not-safe.txt", "the ledgers that are not safe", [item.ledger for item in bad])
+    details += lines
     if not done.marks_kept:
         details.append("BookKeeper keeps no marks for replication on etcd: none could be looked at")
     if done.certified:

@@ -7,18 +7,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from backends.protocols import Write
 from backends.registry import OpenStore
+from reconcile.cli.option_groups.ledger_files import read_ledger_file
 from reconcile.jobs.changes import touched
 from reconcile.jobs.changes.touched import open_evidence
 from reconcile.plan.manifest import InputDataset, read_plan_manifest
 from recovery.bookies.addresses import BookieNames, read_members
 from recovery.bookies.wire_inventory import WireRequest
 from recovery.bookies.wire_results import AskedKind
+from recovery.codecs.keys import mark_keys
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import InputError
+from recovery.model.ids import LedgerId
 from tests.support.command import Done, run
 from tests.support.inventories import write_inventory
 from tests.support.memory_store import MemoryStore
@@ -203,3 +207,49 @@ def test_what_running_bookies_seem_to_lack_is_asked_for_once_more(
     scrutiny = done["scrutiny"]
     assert (done["exit_code"], scrutiny["unexpected"], scrutiny["clean"]) == ((0, 0, 60) if is_back else (3, 1, 59))
     assert (scrutiny["asked"], scrutiny["inventories"]) == (True, 0)
+
+
+def mark(store: MemoryStore, *ledgers: int) -> None:
+    """Mark ledgers for re-replication, as the auditor does."""
+    for number in ledgers:
+        [path] = mark_keys(np.array([0]), np.array([number]))
+        store.write([Write(f"/ledgers{path}", b'replica: "b1:3181"\n')])
+
+
+def test_a_wave_waits_while_ledgers_of_those_before_are_marked(
+    store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Marks of ledgers that were not written yet, or whose missing copies the plan counted, stop no wave."""
+    written = [n for n in LEDGERS if n != 7]
+    plan = plan_of(tmp_path, capsys, missing=5)
+    early, late = ([n for n in written if wave_of(plan, n) == wave] for wave in (1, 2))
+    bookies = write_bookies(tmp_path / "bookies")
+    assert apply(capsys, plan, "--wave", "1", *bookies).code == 0
+    mark(store, *early[:2], late[0], *([7] if wave_of(plan, 7) == 1 else []))
+    refused = apply(capsys, plan, "--wave", "2", "--resume", *bookies)
+    assert (refused.code, "2 ledgers of the waves before it are marked" in refused.err) == (5, True)
+    assert "--accept-marked 2" in refused.err
+    listed = Path(str(plan.path)) / "journal" / "marked.txt"
+    assert str(listed) in refused.err
+    assert read_ledger_file(listed, None) == tuple(sorted(LedgerId(0, n) for n in early[:2]))
+    assert apply(capsys, plan, "--wave", "2", "--resume", "--accept-marked", "1", *bookies).code == 5
+    done = apply(capsys, plan, "--wave", "2", "--resume", "--accept-marked", "2", *bookies, "--json").result
+    assert (done["exit_code"], done["scrutiny"]["skipped"]) == (0, {"marked": 1})
+
+
+def test_ledgers_with_findings_are_a_file_that_other_commands_take(
+    store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of them; it goes when nothing is found any more. Where it cannot be written, the result says so."""
+    plan = plan_of(tmp_path, capsys)
+    lacking = write_bookies(tmp_path / "bookies", frozenset({3, 4}))
+    found = apply(capsys, plan, *lacking, "--json").result
+    assert read_ledger_file(Path(found["ids"]), None) == (LedgerId(0, 3), LedgerId(0, 4))
+    assert "export --from takes it" in apply(capsys, plan, "--resume", *lacking).out
+    whole = apply(capsys, plan, "--resume", *write_bookies(tmp_path / "whole-bookies"), "--json").result
+    assert (whole["ids"], Path(found["ids"]).exists()) == (None, False)
+    Path(found["ids"]).mkdir()
+    (Path(found["ids"]) / "foreign").touch()
+    told = apply(capsys, plan, "--resume", *lacking)
+    assert (told.code, "could not be written into a file" in told.out) == (3, True)
+    assert store.children("/ledgers") is not None

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -188,6 +189,15 @@ def test_what_changed_since_the_certificate_is_left_out_of_a_purge(site: Site) -
     purge = ("delete", "purge", "--certificate", "c.json", "--batch", "1")
     done = site.bkmeta(*purge, code=3).result
     assert (done["counts"]["purged"], done["left_out"]) == (1, {"7": "it is marked for replication now"})
+    ids = Path(done["ids"])
+    assert ids.read_text() == "7\n"
+    # Where the list cannot be written, the result of the purge is shown all the same.
+    ids.unlink()
+    ids.mkdir()
+    (ids / "foreign").touch()
+    told = site.bkmeta(*purge, code=3).result
+    assert (told["ids"], told["left_out"], told["counts"]["earlier"]) == (None, done["left_out"], 1)
+    shutil.rmtree(ids)
     assert (site.read(7) is None, site.read(8) is None) == (False, True)
     with open_store(site.uri, writable=True) as opened:
         held = opened.store.get(site.root + ledger_key(site.layout, LedgerId(0, 7)))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from reconcile.cli.option_groups.ledger_files import read_ledger_file
 from recovery.dataset import open_dataset
 from tests.support import acid, impact_judge
 from tests.support.cases import case_dir, operator, truth
@@ -38,6 +39,8 @@ def test_what_a_capture_is_worth(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert counts["exact"] + counts["readable"] + len(empty) == counts["listed"] == len(facts["ledgers"])
     rows = open_dataset(tmp_path / "alone", "drill").read("drills").to_pylist()
     assert {row["ledger"] for row in rows if row["class"] == "lost"} == empty
+    assert list(alone.result["ids"]) == ["lost"]
+    assert {ledger.ledger for ledger in read_ledger_file(Path(alone.result["ids"]["lost"]), None)} == empty
     assert alone.result["guessed"]["ack_quorum"] == counts["listed"] - len(empty)
     assert alone.result["differs"]["ack_quorum"] > 0
     assert [word for word in ("--snapshot", "--expect-bookies") if word not in " ".join(alone.result["today"])] == []

@@ -69,6 +69,41 @@ def test_a_run_goes_on_from_what_is_whole(
     assert (open_dataset(tmp_path / "run" / "store", "catalog").digest == captured) == goes_on
 
 
+@pytest.mark.parametrize("is_given_back", [False, True])
+def test_what_cannot_be_read_is_asked_for_once_more_and_the_rest_is_not(
+    is_given_back: bool,
+    zookeeper_server: ZooKeeperServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The whole store is captured again only if something can be read by now; else the capture and its gap stand."""
+    root = f"/{tmp_path.name}/ledgers"
+    uri = fill_zookeeper(zookeeper_server, root, LEDGERS)
+    looks = write_looks(tmp_path / "looks", LEDGERS)
+    hidden = f"{root}/07/0000"
+    with open_store(uri, writable=True) as opened:
+        opened.store.write(
+            [Write(f"{root}/07", b""), Write(hidden, b"", acl="digest:nobody:aGFzaA==:r,world:anyone:cdwa")]
+        )
+    captured: list[int] = []
+    once = job.capture_store
+
+    def count(*of: Any, **how: Any) -> Any:
+        summary = once(*of, **how)
+        captured.append(len(summary.gaps))
+        if is_given_back and len(captured) == 1:
+            with open_store(uri, writable=True) as again:
+                again.store.write([Write(hidden, None, expected=0)])
+        return summary
+
+    monkeypatch.setattr(job, "capture_store", count)
+    done = run(capsys, "scrutinize", "--metadata", uri, *name_looks(looks), "--json")
+    assert captured == ([1, 0] if is_given_back else [1])
+    assert done.code == 3, done
+    assert ("LISTING_INCOMPLETE" in done.result["found"]) == (not is_given_back), done
+
+
 def test_a_ledger_that_gets_lost_on_the_way_makes_the_run_invalid(
     zookeeper_server: ZooKeeperServer,
     tmp_path: Path,
