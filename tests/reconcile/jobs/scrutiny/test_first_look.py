@@ -12,6 +12,7 @@ import pytest
 from backends.protocols import Write
 from backends.registry import open_store
 from reconcile.check.scrutiny.judge import LookJudgement, judge_range
+from reconcile.jobs.capture import capture_store
 from reconcile.jobs.scrutiny import range_task
 from reconcile.jobs.scrutiny import scrutinize as job
 from recovery.codecs.keys import mark_keys
@@ -87,7 +88,7 @@ def test_what_cannot_be_read_is_asked_for_once_more_and_the_rest_is_not(
             [Write(f"{root}/07", b""), Write(hidden, b"", acl="digest:nobody:aGFzaA==:r,world:anyone:cdwa")]
         )
     captured: list[int] = []
-    once = job.capture_store
+    once = capture_store
 
     def count(*of: Any, **how: Any) -> Any:
         summary = once(*of, **how)
