@@ -20,9 +20,9 @@ its ledgers root (or at it, where the URI names the former itself):
     schema           of each version      not said               schema of the topic
 
 Beside them there may be streams of DistributedLog, which Pulsar keeps function packages and their state in, below
-``/pulsar/functions`` and ``/stream/storage``: the ledger of each segment, and one that is made and not used yet. Beside
-a ledgers root of Pravega, ``…/bookkeeper/ledgers``, there are the records of its containers' logs, below
-``…/segmentstore/containers``: each ledger that a log lists. A URI may name that node itself.
+``/pulsar/functions``, ``/pulsar/packages`` and ``/stream/storage``: the ledger of each segment, and one that is made
+and not used yet. Beside a ledgers root of Pravega, ``…/bookkeeper/ledgers``, there are the records of its containers'
+logs, below ``…/segmentstore/containers``: each ledger that a log lists. A URI may name that node itself.
 
 Where the store remembers what happened, a ledger that some record named once and none names now was deleted on purpose.
 
@@ -55,7 +55,7 @@ from recovery.model.ids import buckets, to_unsigned
 
 TOPICS: Final = "/managed-ledgers"
 SCHEMAS: Final = "/schemas"
-STREAMS: Final = ("/pulsar/functions", "/stream/storage")
+STREAMS: Final = ("/pulsar/functions", "/pulsar/packages", "/stream/storage")
 """Where DistributedLog's streams are, beside Pulsar's topics."""
 _PRAVEGA: Final = "/segmentstore/containers"
 """Where Pravega's logs are, beside the folder above its ledgers root."""
@@ -232,6 +232,12 @@ def _make_table(references: Sequence[_Reference], source: str) -> pa.Table:
             "tombstone": pa.nulls(count, pa.string()),
         }
     )
+
+
+def name_compacted(pairs: Sequence[tuple[int, str]], uri: str) -> References:
+    """Return ledgers of compacted topics as references: ids and topics, read from where no record of the store is."""
+    rows = [_Reference(ledger, f"compacted topic of {topic}") for ledger, topic in pairs]
+    return References(_once(_make_table(rows, uri)))
 
 
 def of_store(opened: OpenStore) -> References:

@@ -28,8 +28,8 @@ Pravega keeps a record for each container's log, big-endian, with lengths in fro
     compact int:  0…: 1 byte of 7 bits, 10…: 2 bytes of 14 bits, 11…: 4 bytes of 30 bits
 
 Source: apache/bookkeeper 4.17, stream/distributedlog: LogSegmentMetadata, bk/SimpleLedgerAllocator; pravega 0.13,
-common/io/serialization: VersionedSerializer, RevisionDataOutputStream; bookkeeper/LogMetadata. Read in their sources;
-no record of a running Pravega or DistributedLog was seen.
+common/io/serialization: VersionedSerializer, RevisionDataOutputStream; bookkeeper/LogMetadata. Records that
+Pulsar 4.0.7's function worker and Pravega 0.13's segment store wrote are in tests.
 """
 
 import struct

@@ -17,6 +17,7 @@ begins the record of a managed ledger, a number that of a cursor.
     Cursor           the ledger that it keeps its own state in, -1: none; of compaction and of delayed delivery those
                      that their properties name, as far as they stand in this record
     Schema           the ledger of each version
+    Position         an entry of a cursor's own ledger: of compaction the ledger that its properties name
 
 Source: apache/pulsar 4.0.7, managed-ledger: impl/MetaStoreImpl, impl/ManagedLedgerImpl; pulsar-broker:
 BookkeeperSchemaStorage, CompactedTopic, delayed/bucket/Bucket.
@@ -35,6 +36,7 @@ from recovery.codecs._pb.managed_ledger_pb2 import (
     CompressedInfo,
     ManagedCursorInfo,
     ManagedLedgerInfo,
+    PositionInfo,
     SchemaLocator,
 )
 from recovery.codecs.pulsar_compression import decompress
@@ -167,6 +169,21 @@ def decode_schema(raw: bytes) -> tuple[int, ...]:
     _parse(message, raw, "schema")
     ledgers = {entry.position.ledgerId for entry in (message.info, *message.index)}
     return tuple(sorted(_id(ledger, "schema") for ledger in ledgers))
+
+
+def decode_compacted(raw: bytes) -> int | None:
+    """Return the ledger of a compacted topic that an entry of its `__compaction` names; None: it names none.
+
+    Args:
+        raw: what the broker wrote into the cursor's own ledger.
+
+    Raises:
+        FormatError: no position of a cursor.
+    """
+    message = PositionInfo()
+    _parse(message, raw, "position of a cursor")
+    named = [number.value for number in message.properties if number.name == _COMPACTED]
+    return _id(named[-1], "position of a cursor") if named else None
 
 
 def _parse_ledger(plain: bytes) -> ManagedLedger:

@@ -196,6 +196,10 @@ def test_what_a_broker_needs_is_never_safe(desk: Desk, capsys: pytest.CaptureFix
         assert done.code == 3, done.out + done.err
         safe = [row["ledger"] for row in done.result["ledgers"] if row["verdict"] == "SAFE"]
         assert safe == [str(desk.nobody)], done.out
+        # The broker has the compacted topic loaded: no record names its ledger, and bookies do.
+        named = {row["ledger"]: " ".join(row["reasons"]) for row in done.result["ledgers"]}
+        assert "compacted topic of public/default/persistent/compacted" in named[str(made["compacted_ledger"])]
+        assert done.result["verdicts"]["UNDECIDED"] == 0, done.out
     assert run(capsys, "delete", "purge", "--certificate", "c.json", *store).result["counts"]["purged"] == 1
     require_all_read(desk.broker.read_topics())
 

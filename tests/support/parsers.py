@@ -702,16 +702,23 @@ PARSERS: Final = {
     "ledger metadata": Parser(ledger_record.decode, _records_of_java),
     "ledger metadata, by columns": Parser(lambda raw: _columns([raw]), _records_of_java, 2, together=_columns),
     "managed ledger": Parser(managed_ledger.decode, _of_pulsar("/managed-ledgers/")),
-    "segment of a stream": Parser(log_records.decode_segment, lambda: [b"21474836485;7;1;20;1700;2;4;0;-1;-1;0"]),
+    "segment of a stream": Parser(
+        log_records.decode_segment, lambda: [b"38654705669;3;1024;9223372036854775807;1795830114754;1;2;0;0;0;0"]
+    ),
     "ledger of a stream": Parser(log_records.decode_allocation, lambda: [b"42"]),
     "log of Pravega": Parser(
-        log_records.decode_log, lambda: [bytes.fromhex("000001000000000b") + bytes([1, 1, 0, 0, 2, 7, 1, 2, 9, 2, 1])]
+        log_records.decode_log, lambda: [base64.b64decode("AAABAAAAABgBBMAAAAEAAAAEAwQDAQIEAgIFAwIGBAA=")]
     ),
     "message of a topic": Parser(pulsar_message.decode, _messages),
     "messages of an entry": Parser(pulsar_message.unpack, lambda: [*_messages(), *_compressed_messages()]),
     "entries of an archive": Parser(_frames, lambda: [join_frames(_records()), join_frames(_records()[:1])], 4),
     "what an archive is": Parser(_about, lambda: [About("an id", "/ledgers").encode()]),
     "version of a schema": Parser(lambda raw: pulsar_schema.decode_entry(raw, 1, 0), _versions_of_schemas),
+    "position of a cursor": Parser(
+        managed_ledger.decode_compacted,
+        # Its properties as Pulsar's broker writes them.
+        lambda: [bytes.fromhex("0803100b") + b"\x22\x18\x0a\x14CompactedTopicLedger\x10\x07"],
+    ),
     "schema of a topic": Parser(managed_ledger.decode_schema, _of_pulsar("/schemas/")),
     "store keys": Parser(lambda raw: _keys([raw]), _paths, 20, together=_keys),
     "LAYOUT": Parser(store.layout_of, _nodes(lambda path: path == "/ledgers/LAYOUT")),

@@ -13,13 +13,14 @@ from tests.support.cluster import ClusterError
 _POM: Final = jars.SOURCES / "pulsar-bookie" / "pom.xml"
 _TOPICS: Final = jars.SOURCES / "pulsar-ledgers"
 _BROKER: Final = jars.SOURCES / "pulsar-broker"
+_PACKAGES: Final = jars.SOURCES / "pulsar-packages" / "Packages.java"
 DRIVER: Final = "org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver"
 _LOG4J: Final = """<Configuration status="error"><Appenders><Console name="c" target="SYSTEM_ERR">
 <PatternLayout pattern="%d %p %t %c{1} %m%n%throwable{3}"/></Console></Appenders>
 <Loggers><Root level="warn"><AppenderRef ref="c"/></Root></Loggers></Configuration>"""
 
 
-def _library(pom: Path) -> Path:
+def library(pom: Path) -> Path:
     """Return the folder of the jars that a pom names."""
 
     def copy(target: Path) -> None:
@@ -32,7 +33,7 @@ def _library(pom: Path) -> Path:
 
 def class_path() -> str:
     """Return the class path of the driver of tests, with Pulsar's jars."""
-    return f"{jars.class_path().split(':')[0]}:{_library(_POM)}/*"
+    return f"{jars.class_path().split(':')[0]}:{library(_POM)}/*"
 
 
 def options(folder: Path) -> list[str]:
@@ -60,6 +61,18 @@ def read_topics(zookeeper: str, root: str, folder: Path, topics: Sequence[str]) 
     return _ledgers(zookeeper, root, folder, *topics)
 
 
+def write_packages(zookeeper: str, root: str, folder: Path) -> Mapping[str, list[int]]:
+    """Write packages of functions as a function worker does (java/pulsar-packages/Packages.java); return the truth.
+
+    Args:
+        zookeeper: of a cluster with two bookies at least, ``host:port``.
+        root: its ledgers root.
+        folder: for settings of the JVM.
+    """
+    words = (*options(folder), "-cp", f"{library(_BROKER / 'pom.xml')}/*", str(_PACKAGES), zookeeper, root)
+    return run_program("Pulsar's packages", *words, str(folder))
+
+
 class Broker:
     """A broker as a process of its own, with topics that were written, offloaded, compacted and deleted through it.
 
@@ -76,8 +89,8 @@ class Broker:
             folder: for settings of the JVM, and for what is offloaded; that of an earlier broker: it goes on with what
                 the store has, and writes nothing.
         """
-        library = _library(_BROKER / "pom.xml")
-        command = ["java", "-Xmx768m", *options(folder), "-cp", f"{library}/*", str(_BROKER / "Broker.java")]
+        jars_of = library(_BROKER / "pom.xml")
+        command = ["java", "-Xmx768m", *options(folder), "-cp", f"{jars_of}/*", str(_BROKER / "Broker.java")]
         with (folder / "broker.log").open("w") as log:
             self._process = subprocess.Popen(
                 [*command, zookeeper, root, str(folder / "offloaded")],
@@ -127,10 +140,20 @@ class Broker:
 
 
 def _ledgers(zookeeper: str, root: str, folder: Path, *topics: str) -> Mapping[str, Any]:
-    source, library = _TOPICS / "Ledgers.java", _library(_TOPICS / "pom.xml")
-    command = ["java", "-Xmx512m", *options(folder), "-cp", f"{library}/*", str(source), zookeeper, root, *topics]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode or not done.stdout:
-        raise ClusterError(f"Pulsar's program failed: {done.stdout[-1000:]}{done.stderr[-4000:]}")
-    found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    source, jars_of = _TOPICS / "Ledgers.java", library(_TOPICS / "pom.xml")
+    words = (*options(folder), "-cp", f"{jars_of}/*", str(source), zookeeper, root, *topics)
+    return run_program("Pulsar's program", *words)
+
+
+def run_program(name: str, *words: str) -> Mapping[str, Any]:
+    """Run a program of Java, and return the JSON object that is the last line that it prints.
+
+    Raises:
+        ClusterError: it failed.
+    """
+    done = subprocess.run(["java", "-Xmx512m", *words], capture_output=True, text=True, check=False, timeout=600)
+    printed = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not printed:
+        raise ClusterError(f"{name} failed: {done.stdout[-1000:]}{done.stderr[-4000:]}")
+    found: Mapping[str, Any] = json.loads(printed[-1])
     return found

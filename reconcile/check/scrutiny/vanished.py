@@ -2,7 +2,7 @@
 
     explained by        where
     bkmeta              a tombstone of ours
-    the store's history who deleted the key, and when, as far as the store remembers
+    the store's history who deleted the key, and when, as far as the store or a backup of it remembers
     its owner           a reference says that it was deleted; or complete references do not name it any longer
 
 BookKeeper removes a folder with its last ledger, and one trim of all topics removes thousands in seconds: neither how

@@ -133,7 +133,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
     "--history",
     metavar="backup:PLACE",
     help="A backup of the store. It says what changed after an inventory without a transaction began: of etcd, which "
-    "keeps no times, nothing else does.",
+    "keeps no times, nothing else does. It also explains records that vanished since --since.",
 )
 @click.option(
     "--sample-reads",

@@ -33,7 +33,8 @@ class Absence:
     Attributes:
         since_ms: when that was, ms since 1970.
         listed: ledgers that stood then.
-        gone: of these, how many are not there, and were not purged by us.
+        gone: of these, how many are not there, and were not purged by us, nor deleted as a backup of the store has it.
+        explained: of these, how many were deleted as a backup of the store has it, by us or by others.
         limit: how many may go in that time without a question.
     """
 
@@ -41,6 +42,7 @@ class Absence:
     listed: int
     gone: int
     limit: int
+    explained: int = 0
 
     @property
     def is_mass(self) -> bool:
@@ -64,7 +66,7 @@ def count_born(capture: Dataset, until_ms: int) -> int:
     return count
 
 
-def measure_absence(capture: Dataset, earlier: LastListing, purged: int, now_ms: int) -> Absence:
+def measure_absence(capture: Dataset, earlier: LastListing, purged: int, now_ms: int, explained: int = 0) -> Absence:
     """Return what went since a verification listed the store.
 
     Args:
@@ -72,11 +74,12 @@ def measure_absence(capture: Dataset, earlier: LastListing, purged: int, now_ms:
         earlier: what was listed then.
         purged: ledgers that we purged since.
         now_ms: the time, ms since 1970.
+        explained: ledgers that were there then, and were deleted since, as a backup of the store has it: purges, too.
 
     Raises:
         DatasetError: the capture is damaged.
     """
     days = max((now_ms - earlier.at_ms) / DAY_MS, 1)
     limit = max(FEW, int(earlier.ledgers * min(days * MOST_SHARE, MOST_EVER)))
-    gone = max(earlier.ledgers - count_born(capture, earlier.at_ms) - purged, 0)
-    return Absence(earlier.at_ms, earlier.ledgers, gone, limit)
+    gone = max(earlier.ledgers - count_born(capture, earlier.at_ms) - max(purged, explained), 0)
+    return Absence(earlier.at_ms, earlier.ledgers, gone, limit, explained)

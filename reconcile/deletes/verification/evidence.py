@@ -34,12 +34,16 @@ class ReferenceListing:
         at_ms: when it was made, ms since 1970; of a file, when that was written; the earliest of several.
         problem: why it is not complete; empty: it is.
         is_stated: a file is among what was read: somebody says that nothing else is referred to.
+        read_topics: topics whose compacted ledger was read from bookies, where no record names it.
+        has_pravega: the records of Pravega's containers are among what was read.
     """
 
     references: References | None
     at_ms: int
     problem: str = ""
     is_stated: bool = True
+    read_topics: frozenset[str] = frozenset()
+    has_pravega: bool = False
 
 
 @dataclass(frozen=True, slots=True)

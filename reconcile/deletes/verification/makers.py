@@ -8,8 +8,11 @@ Pulsar writes into each record which of its parts made it:
                   compacted-ledger: named in the record of the topic's subscription `__compaction`, or in that one's own
                   ledger while it has one: then no record of the store has its name
 
-So a compacted ledger is hidden where its topic's `__compaction` has a ledger of its own. A broker that unloads the
-topic writes the name into the record. Function packages and state, and whatever else uses the bookies, say nothing.
+So a compacted ledger is hidden where its topic's `__compaction` has a ledger of its own, until running bookies were
+asked for the last entry of that one. A broker that unloads the topic writes the name into the record. Pravega writes
+its name as the application, and its containers' records list all its ledgers. Function packages and state, and
+whatever else uses the bookies, say nothing: the streams that name some of them show that these are in use, but of a
+ledger that no stream names nothing shows whose it is.
 
 Source: apache/pulsar 4.0.7, LedgerMetadataUtils, CompactedTopicImpl, ManagedCursorImpl.computeCursorProperties;
 docs/formats/pulsar-records.md.
@@ -31,13 +34,18 @@ _PULSAR: Final = "pulsar"
 _LISTED: Final = pa.array(["managed-ledger", "schema", "delayed-index-bucket"])
 _COMPACTED: Final = "compacted-ledger"
 _COMPACTED_TOPIC: Final = "pulsar/compactedTopic"
-_COMPACTION: Final = "cursor __compaction of "
+COMPACTION: Final = "cursor __compaction of "
 """How the owner of the ledger begins that the subscription of a compaction keeps its state in; its topic follows."""
 HIDDEN: Final = (
-    "a broker may keep its name where no listing shows it: unload its topic (pulsar-admin topics unload), which writes "
-    "the name into a record, then verify again"
+    "a broker may keep its name where no listing shows it: have running bookies asked for it over the wire, or unload "
+    "its topic (pulsar-admin topics unload), which writes the name into a record; then verify again"
 )
-OTHERS: Final = "no part of Pulsar made it, and only Pulsar's records were listed: name a file of what others refer to"
+OTHERS: Final = (
+    "its record does not say who made it, or names an application whose records were not listed: name a file of what "
+    "other applications refer to; an empty one says that there are none"
+)
+PRAVEGA: Final = "Pravega"
+"""The application of Pravega's ledgers."""
 
 
 def read_makers(custom: pa.ChunkedArray) -> pa.Array:
@@ -65,13 +73,19 @@ def find_hidden(custom: pa.ChunkedArray, owners: Iterable[str] | None = None) ->
         return hidden | _to_mask(
             pc.and_(is_pulsar, pc.fill_null(pc.equal(component, "delayed-index-bucket"), fill_value=False))
         )
-    loaded = {owner.removeprefix(_COMPACTION) for owner in owners if owner.startswith(_COMPACTION)}
+    loaded = {owner.removeprefix(COMPACTION) for owner in owners if owner.startswith(COMPACTION)}
     topics = _read_value(custom, _COMPACTED_TOPIC).to_pylist()
-    for row in np.flatnonzero(
-        hidden & _to_mask(pc.fill_null(pc.equal(component, _COMPACTED), fill_value=False))
-    ).tolist():
+    is_compacted = _to_mask(pc.fill_null(pc.equal(component, _COMPACTED), fill_value=False))
+    for row in np.flatnonzero(hidden & is_compacted).tolist():
         hidden[row] = topics[row] is None or _name_topic(topics[row]) in loaded
     return hidden
+
+
+def list_compacted_topics(custom: pa.ChunkedArray) -> set[str]:
+    """Return the topics that some ledgers are the compacted copies of, as Pulsar's records name topics."""
+    is_compacted = pc.fill_null(pc.equal(_read_value(custom, _COMPONENT), _COMPACTED), fill_value=False)
+    topics = _read_value(custom, _COMPACTED_TOPIC).filter(is_compacted)
+    return {_name_topic(topic) for topic in pc.drop_null(topics).to_pylist()}
 
 
 def _name_topic(topic: str) -> str:
@@ -84,10 +98,15 @@ def _name_topic(topic: str) -> str:
     return f"{above}/{domain}/{quote_plus(name, safe='*').replace('~', '%7E')}"
 
 
-def find_others(custom: pa.ChunkedArray) -> Mask:
-    """Return the ledgers that no part of Pulsar made, as far as their records say."""
-    is_pulsar = pc.fill_null(pc.equal(_read_value(custom, _APPLICATION), _PULSAR), fill_value=False)
-    return _to_mask(pc.invert(is_pulsar))
+def find_others(custom: pa.ChunkedArray, *, has_pravega: bool = False) -> Mask:
+    """Return the ledgers that no part of Pulsar made, as far as their records say.
+
+    Args:
+        custom: of CATALOG_LEDGERS.
+        has_pravega: the records of Pravega's containers were listed: its ledgers are no others, either.
+    """
+    known = pa.array([_PULSAR, *([PRAVEGA] if has_pravega else [])], pa.string())
+    return _to_mask(pc.invert(pc.is_in(_read_value(custom, _APPLICATION), value_set=known)))
 
 
 def _read_value(custom: pa.ChunkedArray, name: str) -> pa.Array:

@@ -77,16 +77,21 @@ def _judge_makers(
         row[makers.find_hidden(custom, _list_owners(listings)) & is_open], UnsafeReason.MAKER_UNLISTED, makers.HIDDEN
     )
     if not all(listing.is_stated for listing in listings):
-        objections.add(row[makers.find_others(custom) & is_open], UnsafeReason.MAKER_UNLISTED, makers.OTHERS)
+        unlisted = makers.find_others(custom, has_pravega=all(listing.has_pravega for listing in listings))
+        objections.add(row[unlisted & is_open], UnsafeReason.MAKER_UNLISTED, makers.OTHERS)
 
 
 def _list_owners(listings: Sequence[ReferenceListing]) -> set[str] | None:
-    """Return the owners that any listing names; None: one of them read no store's records."""
+    """Return the owners that any listing names; None: one of them read no store's records.
+
+    The subscription of a compaction is none of them where bookies told what it names.
+    """
     owners: set[str] = set()
     for listing in listings:
         if listing.references is None or not listing.references.stores:
             return None
-        owners.update(pc.drop_null(pc.unique(listing.references.rows["owner"])).to_pylist())
+        named = pc.drop_null(pc.unique(listing.references.rows["owner"])).to_pylist()
+        owners.update(owner for owner in named if owner.removeprefix(makers.COMPACTION) not in listing.read_topics)
     return owners
 
 

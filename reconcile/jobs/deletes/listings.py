@@ -51,6 +51,7 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
     sources: list[tuple[str, str]] = []
     problems: list[str] = []
     above = opened.root.rpartition("/")[0]
+    logs: str | None = None
     try:
         logs = find_pravega(opened)
         if logs is not None or has_topics(opened.store, above + TOPICS):
@@ -87,7 +88,8 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
         own = InstanceSource(f"the store {opened.uri}", read_instance_id(opened.store, opened.root) or None)
         require_one([own, *united.stores])
     is_stated = any(digest for _, digest in sources)
-    return ListedReferences(ReferenceListing(united, at_ms, "; ".join(problems), is_stated), tuple(sources))
+    listing = ReferenceListing(united, at_ms, "; ".join(problems), is_stated, has_pravega=logs is not None)
+    return ListedReferences(listing, tuple(sources))
 
 
 def list_again(certificate: Certificate, opened: OpenStore, context: Context) -> ReferenceListing:
@@ -102,7 +104,9 @@ def list_again(certificate: Certificate, opened: OpenStore, context: Context) ->
     return list_references(running, opened, context).listing
 
 
-def measure_since_listing(opened: OpenStore, own: OwnRoot | None, capture: Dataset, at_ms: int) -> Absence | None:
+def measure_since_listing(
+    opened: OpenStore, own: OwnRoot | None, capture: Dataset, at_ms: int, history: str | None = None
+) -> Absence | None:
     """Return what went since the last verification listed the store; None: there was none.
 
     Args:
@@ -110,12 +114,20 @@ def measure_since_listing(opened: OpenStore, own: OwnRoot | None, capture: Datas
         own: our own root in it; None: there is none.
         capture: of the store now.
         at_ms: now.
+        history: URI of a backup of the store, which has who was deleted since; None: there is none.
 
     Raises:
-        DatasetError: the capture is damaged.
+        DatasetError: the capture or the backup is damaged.
+        InputError: the URI names no backup, or one of another store.
         FormatError: what that verification wrote is not ours to read.
     """
     earlier = None if own is None else read_last_listing(opened.store, own)
     if own is None or earlier is None:
         return None
-    return measure_absence(capture, earlier, count_since(own.tombstones.read_all(), earlier.at_ms), at_ms)
+    explained = 0
+    if history is not None:
+        from reconcile.jobs.backup_history import open_history, read_deletes  # noqa: PLC0415 - loaded for backups alone
+
+        explained = read_deletes(open_history(history, capture), capture, since_ms=earlier.at_ms).num_rows
+    purged = count_since(own.tombstones.read_all(), earlier.at_ms)
+    return measure_absence(capture, earlier, purged, at_ms, explained)

@@ -53,6 +53,7 @@ from reconcile.jobs.deletes.clusters import (
     read_layout,
     read_own_root,
 )
+from reconcile.jobs.deletes.compactions import find_loaded, read_compacted
 from reconcile.jobs.deletes.listings import ListedReferences, list_references, measure_since_listing
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
 from reconcile.jobs.deletes.quarantine import end_where_bookies_left
@@ -85,6 +86,7 @@ class VerifyDeletesRequest:
         sign_key: PEM file that signs it.
         runs: folders of scrutinies: what they know of copies.
         archive_sample: so many of the archived copies are read back, where marks are demanded.
+        history: URI of a backup of the store, which explains what went since the last verification; None: none.
     """
 
     target: DeleteTarget
@@ -97,6 +99,7 @@ class VerifyDeletesRequest:
     sign_key: Path | None = None
     runs: tuple[DatasetPlace, ...] = ()
     archive_sample: int = 0
+    history: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +230,7 @@ def _gather_evidence(request: VerifyDeletesRequest, context: Context) -> Iterato
         wanted = WantedLedgers(ledgers)
         first_listing = list_references(references, opened, context)
         first = _capture(opened, folder / "first", context)
+        first_listing = _add_compacted(request, wanted, first, first_listing, opened)
         records = {} if request.looks.wire is None else _read_raws(wanted, first)
         txn = first.manifest["coverage"]["txn"]
         with gather_inventories(request.looks, opened, layout, records, context, txn) as inventories:
@@ -235,8 +239,9 @@ def _gather_evidence(request: VerifyDeletesRequest, context: Context) -> Iterato
             durability = judge_copies(wanted, first, inventories, runs, request.looks.aliases)
         second_listing = list_references(references, opened, context)
         second = _capture(opened, folder / "second", context)
+        second_listing = _add_compacted(request, wanted, second, second_listing, opened)
         began_ms = to_ms(first.read("sources", columns=["at"])["at"][0].as_py())
-        absence = measure_since_listing(opened, own, second, now_ms(context))
+        absence = measure_since_listing(opened, own, second, now_ms(context), request.history)
         if request.archive_sample and not rules.archived:
             problem = "has no meaning where no archive mark is demanded"
             raise InputError("a sample of archived copies", problem, "demand marks, or ask for no sample")
@@ -280,6 +285,22 @@ def _gather_evidence(request: VerifyDeletesRequest, context: Context) -> Iterato
             rules,
             quarantined > 0,
         )
+
+
+def _add_compacted(
+    request: VerifyDeletesRequest,
+    wanted: WantedLedgers,
+    capture: Dataset,
+    listed: ListedReferences,
+    opened: OpenStore,
+) -> ListedReferences:
+    """Return a listing with the compacted ledgers that only the ledgers of subscriptions name, if bookies are asked."""
+    cursors = find_loaded(wanted, capture, listed.listing)
+    if request.looks.wire is None or not cursors:
+        return listed
+    wire = replace(request.looks.wire, aliases=request.looks.aliases)
+    raws = _read_raws(WantedLedgers(list(cursors.values())), capture)
+    return replace(listed, listing=read_compacted(listed.listing, cursors, raws, opened, wire))
 
 
 def _require_maker(policy: DeletePolicy, sign_key: Path | None) -> None:

@@ -4,10 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from reconcile.check.scrutiny.evidence_age import Moment, find_latest
-from reconcile.clusters import InstanceSource, require_of_cluster
-from reconcile.stores import is_backup, split_backup
 from recovery.dataset import Dataset
-from recovery.errors import InputError
 
 
 def read_backup_moments(uri: str, starts: Iterable[datetime], catalog: Dataset, *, keeps_times: bool) -> list[Moment]:
@@ -21,17 +18,12 @@ def read_backup_moments(uri: str, starts: Iterable[datetime], catalog: Dataset, 
 
     Raises:
         DatasetError: no backup, or a damaged one.
-        InputError: the URI names something else, or the backup is of another cluster.
+        InputError: the URI names something else, or the backup is of another store.
     """
-    if not is_backup(uri):
-        raise InputError(uri, "is no backup: it cannot say what the store held by which time", "name backup:PLACE")
-    from recovery.backup.chain import open_backup  # noqa: PLC0415 - loaded for backups alone
+    from reconcile.jobs.backup_history import open_history  # noqa: PLC0415 - loaded for backups alone
     from recovery.backup.point import find_last_txn  # noqa: PLC0415 - loaded for backups alone
 
-    backup = open_backup(split_backup(uri)[0])
-    require_of_cluster(
-        catalog, str(catalog.path), others=[InstanceSource(uri, backup.manifest.binding.get("instance_id"))]
-    )
+    backup = open_history(uri, catalog)
     newest = catalog.manifest["coverage"]["txn"]
     times = {time: int(time.timestamp() * 1000) for time in map(find_latest, starts)}
     reached = {time: at for time, at in times.items() if at <= backup.manifest.until_ms or not keeps_times}

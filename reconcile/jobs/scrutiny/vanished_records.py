@@ -68,6 +68,7 @@ def find_listing_doubts(
         return [], None
     vanished = Vanished()
     references: References | None = None
+    deletes: pa.Table | None = None
     is_read, asked = False, 0
     for answer in answers:
         gone = read_part(request.out, answer["vanished"]["file"])
@@ -80,7 +81,8 @@ def find_listing_doubts(
             continue
         if not is_read:
             references, is_read = read_references(request.references, context), True
-        left = _explain(gone, opened, references, vanished)
+            deletes = _read_deletes(request, task)
+        left = _explain(gone, opened, references, vanished, deletes)
         oldest = [n for n in (vanished.oldest_gone, pc.min(left["created_txn"]).as_py()) if n is not None]
         vanished.oldest_gone = min(oldest, default=None)
         sample = left.slice(0, max(0, _READ_AGAIN - asked))
@@ -89,7 +91,7 @@ def find_listing_doubts(
     seconds = max(1.0, (run.at - datetime.fromisoformat(task.earlier.manifest["binding"]["made"])).total_seconds())
     windows = read_windows(task.earlier.manifest.get(WINDOWS, ()))
     went_back = list(_list_signs(task.catalog, task.earlier_store, task, opened))
-    has_reasons = bool(request.references) or _remembers(task.earlier_store, answers)
+    has_reasons = bool(request.references or request.history) or _remembers(task.earlier_store, answers)
     doubts = list_doubts(vanished, windows, seconds, went_back, has_reasons=has_reasons)
     return list(doubts), VanishedWindow(seconds, vanished.listed, vanished.unexplained)
 
@@ -101,9 +103,27 @@ def note_window(earlier: Dataset | None, window: VanishedWindow | None) -> list[
     return [[kept.seconds, kept.listed, kept.unexplained] for kept in windows]
 
 
-def _explain(gone: pa.Table, opened: "OpenStore", references: References | None, vanished: Vanished) -> pa.Table:
+def _read_deletes(request: ScrutinyRequest, task: RangeTask) -> pa.Table | None:
+    """Return the deletes since the run before that a backup of the store has; None: none is named."""
+    if request.history is None or task.earlier_store is None:
+        return None
+    from reconcile.jobs.backup_history import open_history, read_deletes  # noqa: PLC0415 - loaded for backups alone
+
+    backup = open_history(request.history, task.catalog)
+    return read_deletes(backup, task.catalog, after_txn=task.earlier_store.manifest["coverage"]["txn"])
+
+
+def _explain(
+    gone: pa.Table,
+    opened: "OpenStore",
+    references: References | None,
+    vanished: Vanished,
+    deletes: pa.Table | None = None,
+) -> pa.Table:
     """Count by what ledgers are explained, and return the others; `VANISHED` in and out."""
     by_history = pc.is_valid(gone["deleted_txn"])
+    if deletes is not None:
+        by_history = pc.or_(by_history, are_of(gone, deletes))
     _count(vanished, HISTORY, by_history)
     left = gone.filter(pc.invert(by_history))
     if left.num_rows:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(recovery/codecs/_pb/managed_ledger.proto\x12\x16\x62kmeta.recovery.codecs\"3\n\x0eLedgerPosition\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\"=\n\x0eOffloadContext\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x19\n\x11\x62ookkeeperDeleted\x18\x04 \x01(\x08\"\xb4\x02\n\x11ManagedLedgerInfo\x12H\n\nledgerInfo\x18\x01 \x03(\x0b\x32\x34.bkmeta.recovery.codecs.ManagedLedgerInfo.LedgerInfo\x12\x42\n\x12terminatedPosition\x18\x02 \x01(\x0b\x32&.bkmeta.recovery.codecs.LedgerPosition\x1a\x90\x01\n\nLedgerInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x11\n\ttimestamp\x18\x04 \x01(\x03\x12>\n\x0eoffloadContext\x18\x05 \x01(\x0b\x32&.bkmeta.recovery.codecs.OffloadContext\"+\n\x0cLongProperty\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\x03\"-\n\x0eStringProperty\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"\xdf\x01\n\x11ManagedCursorInfo\x12\x17\n\x0f\x63ursorsLedgerId\x18\x01 \x02(\x03\x12\x1a\n\x12markDeleteLedgerId\x18\x02 \x01(\x03\x12\x19\n\x11markDeleteEntryId\x18\x03 \x01(\x03\x12\x38\n\nproperties\x18\x05 \x03(\x0b\x32$.bkmeta.recovery.codecs.LongProperty\x12@\n\x10\x63ursorProperties\x18\x08 \x03(\x0b\x32&.bkmeta.recovery.codecs.StringProperty\"C\n\x0e\x43ompressedInfo\x12\x17\n\x0f\x63ompressionType\x18\x01 \x02(\x05\x12\x18\n\x10uncompressedSize\x18\x02 \x02(\x05\"h\n\rSchemaVersion\x12\x0f\n\x07version\x18\x01 \x02(\x03\x12\x38\n\x08position\x18\x02 \x02(\x0b\x32&.bkmeta.recovery.codecs.LedgerPosition\x12\x0c\n\x04hash\x18\x03 \x02(\x0c\"z\n\rSchemaLocator\x12\x33\n\x04info\x18\x01 \x02(\x0b\x32%.bkmeta.recovery.codecs.SchemaVersion\x12\x34\n\x05index\x18\x02 \x03(\x0b\x32%.bkmeta.recovery.codecs.SchemaVersion\"X\n\x0bSchemaEntry\x12\x13\n\x0bschema_data\x18\x02 \x02(\x0c\x12\x34\n\x05index\x18\x05 \x03(\x0b\x32%.bkmeta.recovery.codecs.SchemaVersion\"@\n\nSchemaInfo\x12\x11\n\tschema_id\x18\x01 \x02(\x0c\x12\x0e\n\x06schema\x18\x04 \x02(\x0c\x12\x0f\n\x07\x64\x65leted\x18\x06 \x02(\x08')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(recovery/codecs/_pb/managed_ledger.proto\x12\x16\x62kmeta.recovery.codecs\"3\n\x0eLedgerPosition\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\"=\n\x0eOffloadContext\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x19\n\x11\x62ookkeeperDeleted\x18\x04 \x01(\x08\"\xb4\x02\n\x11ManagedLedgerInfo\x12H\n\nledgerInfo\x18\x01 \x03(\x0b\x32\x34.bkmeta.recovery.codecs.ManagedLedgerInfo.LedgerInfo\x12\x42\n\x12terminatedPosition\x18\x02 \x01(\x0b\x32&.bkmeta.recovery.codecs.LedgerPosition\x1a\x90\x01\n\nLedgerInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x11\n\ttimestamp\x18\x04 \x01(\x03\x12>\n\x0eoffloadContext\x18\x05 \x01(\x0b\x32&.bkmeta.recovery.codecs.OffloadContext\"+\n\x0cLongProperty\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\x03\"-\n\x0eStringProperty\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"\xdf\x01\n\x11ManagedCursorInfo\x12\x17\n\x0f\x63ursorsLedgerId\x18\x01 \x02(\x03\x12\x1a\n\x12markDeleteLedgerId\x18\x02 \x01(\x03\x12\x19\n\x11markDeleteEntryId\x18\x03 \x01(\x03\x12\x38\n\nproperties\x18\x05 \x03(\x0b\x32$.bkmeta.recovery.codecs.LongProperty\x12@\n\x10\x63ursorProperties\x18\x08 \x03(\x0b\x32&.bkmeta.recovery.codecs.StringProperty\"k\n\x0cPositionInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\x12\x38\n\nproperties\x18\x04 \x03(\x0b\x32$.bkmeta.recovery.codecs.LongProperty\"C\n\x0e\x43ompressedInfo\x12\x17\n\x0f\x63ompressionType\x18\x01 \x02(\x05\x12\x18\n\x10uncompressedSize\x18\x02 \x02(\x05\"h\n\rSchemaVersion\x12\x0f\n\x07version\x18\x01 \x02(\x03\x12\x38\n\x08position\x18\x02 \x02(\x0b\x32&.bkmeta.recovery.codecs.LedgerPosition\x12\x0c\n\x04hash\x18\x03 \x02(\x0c\"z\n\rSchemaLocator\x12\x33\n\x04info\x18\x01 \x02(\x0b\x32%.bkmeta.recovery.codecs.SchemaVersion\x12\x34\n\x05index\x18\x02 \x03(\x0b\x32%.bkmeta.recovery.codecs.SchemaVersion\"X\n\x0bSchemaEntry\x12\x13\n\x0bschema_data\x18\x02 \x02(\x0c\x12\x34\n\x05index\x18\x05 \x03(\x0b\x32%.bkmeta.recovery.codecs.SchemaVersion\"@\n\nSchemaInfo\x12\x11\n\tschema_id\x18\x01 \x02(\x0c\x12\x0e\n\x06schema\x18\x04 \x02(\x0c\x12\x0f\n\x07\x64\x65leted\x18\x06 \x02(\x08')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,14 +45,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STRINGPROPERTY']._serialized_end=585
   _globals['_MANAGEDCURSORINFO']._serialized_start=588
   _globals['_MANAGEDCURSORINFO']._serialized_end=811
-  _globals['_COMPRESSEDINFO']._serialized_start=813
-  _globals['_COMPRESSEDINFO']._serialized_end=880
-  _globals['_SCHEMAVERSION']._serialized_start=882
-  _globals['_SCHEMAVERSION']._serialized_end=986
-  _globals['_SCHEMALOCATOR']._serialized_start=988
-  _globals['_SCHEMALOCATOR']._serialized_end=1110
-  _globals['_SCHEMAENTRY']._serialized_start=1112
-  _globals['_SCHEMAENTRY']._serialized_end=1200
-  _globals['_SCHEMAINFO']._serialized_start=1202
-  _globals['_SCHEMAINFO']._serialized_end=1266
+  _globals['_POSITIONINFO']._serialized_start=813
+  _globals['_POSITIONINFO']._serialized_end=920
+  _globals['_COMPRESSEDINFO']._serialized_start=922
+  _globals['_COMPRESSEDINFO']._serialized_end=989
+  _globals['_SCHEMAVERSION']._serialized_start=991
+  _globals['_SCHEMAVERSION']._serialized_end=1095
+  _globals['_SCHEMALOCATOR']._serialized_start=1097
+  _globals['_SCHEMALOCATOR']._serialized_end=1219
+  _globals['_SCHEMAENTRY']._serialized_start=1221
+  _globals['_SCHEMAENTRY']._serialized_end=1309
+  _globals['_SCHEMAINFO']._serialized_start=1311
+  _globals['_SCHEMAINFO']._serialized_end=1375
 # @@protoc_insertion_point(module_scope)

@@ -72,6 +72,16 @@ class ManagedCursorInfo(_message.Message):
     cursorProperties: _containers.RepeatedCompositeFieldContainer[StringProperty]
     def __init__(self, cursorsLedgerId: _Optional[int] = ..., markDeleteLedgerId: _Optional[int] = ..., markDeleteEntryId: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[LongProperty, _Mapping]]] = ..., cursorProperties: _Optional[_Iterable[_Union[StringProperty, _Mapping]]] = ...) -> None: ...
 
+class PositionInfo(_message.Message):
+    __slots__ = ("ledgerId", "entryId", "properties")
+    LEDGERID_FIELD_NUMBER: _ClassVar[int]
+    ENTRYID_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    ledgerId: int
+    entryId: int
+    properties: _containers.RepeatedCompositeFieldContainer[LongProperty]
+    def __init__(self, ledgerId: _Optional[int] = ..., entryId: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[LongProperty, _Mapping]]] = ...) -> None: ...
+
 class CompressedInfo(_message.Message):
     __slots__ = ("compressionType", "uncompressedSize")
     COMPRESSIONTYPE_FIELD_NUMBER: _ClassVar[int]

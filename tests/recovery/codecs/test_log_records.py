@@ -1,5 +1,6 @@
-"""Records of DistributedLog's streams and Pravega's logs, as their sources write them; no real one was at hand."""
+"""Records of DistributedLog's streams and Pravega's logs: real ones, and others as their sources write them."""
 
+import base64
 import struct
 from collections.abc import Sequence
 
@@ -48,6 +49,19 @@ def test_a_log_names_its_ledgers_in_their_order(ledgers: list[int]) -> None:
     assert decode_log(write_log(ledgers, more=later)) == tuple(ledgers)
 
 
+@pytest.mark.parametrize(
+    ("raw", "ledgers"),
+    [
+        ("AAABAAAAAA4BAwAAAwABAgECAgIDAA==", (0, 1, 2)),
+        ("AAABAAAAABgBBMAAAAEAAAAEAwQDAQIEAgIFAwIGBAA=", (3, 4, 5, 6)),
+        ("AAABAAAAAA4BAwAAAwcBAggCAgkDAA==", (7, 8, 9)),
+    ],
+)
+def test_logs_of_pravega_0_13(raw: str, ledgers: tuple[int, ...]) -> None:
+    """What its segment store wrote (tests/support/java/pravega/Logs.java); the second one was truncated."""
+    assert decode_log(base64.b64decode(raw)) == ledgers
+
+
 def test_a_log_that_is_cut_or_of_another_version_is_refused() -> None:
     """At whatever byte; nothing of it is taken for a ledger."""
     whole = write_log([7, 70_000, 1 << 40])
@@ -66,6 +80,8 @@ def test_a_log_that_is_cut_or_of_another_version_is_refused() -> None:
         (b"2;8;100;3", 8),
         (b"4;9;100;3;0;0", 9),
         (b"5;10;100;3;0;0;0", 10),
+        # What Pulsar's function worker wrote (tests/support/java/pulsar-packages/Packages.java).
+        (b"38654705669;3;1024;9223372036854775807;1795830114754;1;2;0;0;0;0", 3),
         (b"21474836485;123456789012;1;20;1700000000000;2;4;0;-1;-1;0", 123456789012),
     ],
 )

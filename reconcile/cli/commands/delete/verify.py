@@ -107,6 +107,11 @@ if TYPE_CHECKING:
     metavar="COUNT",
     help="Confirm that this number of ledgers left the store since the last verification.",
 )
+@click.option(
+    "--history",
+    metavar="backup:PLACE",
+    help="A backup of the store: what it has as deleted since the last verification is no mass absence.",
+)
 @csv_option
 @output_options
 def verify(
@@ -123,6 +128,7 @@ def verify(
     sign_key: Path | None,
     confirmed: int | None,
     absent: int | None,
+    history: str | None,
     **shared: Any,  # noqa: ANN401 - the shared options
 ) -> None:
     """Say of each ledger whether it may be deleted: SAFE, UNSAFE or UNDECIDED, with the reasons. WRITES tombstones.
@@ -153,6 +159,7 @@ def verify(
         sign_key=sign_key,
         runs=evidence,
         archive_sample=archive_sample or 0,
+        history=history,
     )
     sys.exit(output.show(_make_result(job.verify_deletes(request, make_context(output)), target, certificate)))
 
@@ -221,6 +228,7 @@ def _make_result(done: "VerifiedDeletes", target: "DeleteTarget", path: Path | N
                 "since": show_time(done.absence.since_ms),
                 "listed": done.absence.listed,
                 "gone": done.absence.gone,
+                "explained": done.absence.explained,
                 "limit": done.absence.limit,
                 "mass": done.absence.is_mass,
             },

@@ -261,9 +261,9 @@ UNDECIDED: dict[str, dict[str, Any]] = {
     "MAKER_UNLISTED": {"ledger": Ledger(ONE, custom=made("compacted-ledger"))},
     "MAKER_UNLISTED: a broker may": {"ledger": Ledger(ONE, custom=made("delayed-index-bucket")), "deleted": [2]},
     "MAKER_UNLISTED: a broker may keep": {"ledger": Ledger(ONE, custom=(("application", b"pulsar"),))},
-    "MAKER_UNLISTED: no part of Pulsar": {"is_stated": False},
-    "MAKER_UNLISTED: no part of Pulsar made it": {"later_is_stated": False},
-    "MAKER_UNLISTED: no part of Pulsar made": {
+    "MAKER_UNLISTED: its record does not say who": {"is_stated": False},
+    "MAKER_UNLISTED: its record does not say who made it": {"later_is_stated": False},
+    "MAKER_UNLISTED: its record does not say who made": {
         "ledger": Ledger(ONE, custom=(("application", b"\xff"), ("component", b"schema"))),
         "is_stated": False,
     },

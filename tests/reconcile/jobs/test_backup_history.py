@@ -1,0 +1,71 @@
+"""What a backup says of deletes, and whether it is of the store at all."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from reconcile.jobs.backup_history import open_history, read_deletes
+from recovery.backup.chain import BackupWriter
+from recovery.capture.live import capture
+from recovery.dataset import Dataset, DatasetWriter, open_dataset
+from recovery.errors import InputError
+from tests.support.backups import BINDING, LAYOUT_USED, ROOT, FollowedMemory, name_ledger, seal_all, write_base
+
+
+def catch(store: FollowedMemory, folder: Path) -> Dataset:
+    """A store's catalog."""
+    with DatasetWriter(folder, "catalog", binding={"root": ROOT}) as out:
+        capture(store, ROOT, LAYOUT_USED, out, clock=lambda: datetime.now(UTC), with_history=False)
+    return open_dataset(folder, "catalog")
+
+
+def back_up(store: FollowedMemory, place: Path) -> BackupWriter:
+    """A backup of a store, with a base."""
+    writer = BackupWriter(place, BINDING)
+    write_base(writer, store)
+    return writer
+
+
+def test_deletes_since_are_those_of_ledgers_that_are_gone(tmp_path: Path) -> None:
+    """By a transaction or a time; not what was made again, what was made meanwhile, or what came after the capture."""
+    store = FollowedMemory()
+    for number in range(1, 6):
+        store.put(name_ledger(number), b"x")
+    writer = back_up(store, tmp_path / "backup")
+    store.put(name_ledger(1), None)
+    early, early_ms = store.txn, store.now_ms
+    store.put(name_ledger(2), None)
+    store.put(name_ledger(3), None)
+    store.put(name_ledger(3), b"again")
+    store.put(name_ledger(9), b"short")
+    store.put(name_ledger(9), None)
+    shown = catch(store, tmp_path / "catalog")
+    store.put(name_ledger(4), None)
+    seal_all(writer, store)
+    backup = open_history(f"backup:{tmp_path / 'backup'}", shown)
+    assert read_deletes(backup, shown, after_txn=early)["ledger"].to_pylist() == [2, 9]
+    assert read_deletes(backup, shown, after_txn=0)["ledger"].to_pylist() == [1, 2, 9]
+    # Of the time of a listing, only what it listed counts.
+    [row] = read_deletes(backup, shown, since_ms=early_ms + 1).to_pylist()
+    assert (row["ledger"], row["at_ms"]) == (2, early_ms + 1000)
+
+
+def test_a_backup_of_another_store_is_refused_without_any_instance_id(tmp_path: Path) -> None:
+    """Both have the same keys, made by other transactions. One that has no key in common is not known to be foreign."""
+    ours, theirs, empty = FollowedMemory(), FollowedMemory(), FollowedMemory()
+    theirs.put("/before", b"")
+    for number in range(100):
+        ours.put(name_ledger(number), b"x")
+        theirs.put(name_ledger(99 - number), b"x")
+    back_up(ours, tmp_path / "ours")
+    back_up(theirs, tmp_path / "theirs")
+    ours.put(name_ledger(200), b"x")
+    shown = catch(ours, tmp_path / "catalog")
+    assert open_history(f"backup:{tmp_path / 'ours'}", shown).manifest.bases
+    with pytest.raises(InputError, match="made by other transactions"):
+        open_history(f"backup:{tmp_path / 'theirs'}", shown)
+    BackupWriter(tmp_path / "none", BINDING)
+    assert empty.txn > 0
+    with pytest.raises(InputError, match="is no backup"):
+        open_history("zk://h:1/ledgers", shown)
