@@ -2,14 +2,20 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from reconcile.deletes.own_root import make_own_root, open_log, write_last_listing
+from reconcile.deletes.records import LastListing
 from reconcile.jobs.backup_history import open_history, read_deletes
+from reconcile.jobs.deletes.listings import measure_since_listing
 from recovery.backup.chain import BackupWriter
 from recovery.capture.live import capture
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.errors import InputError
+from tests.reconcile.deletes.test_own_root import clock
 from tests.support.backups import BINDING, LAYOUT_USED, ROOT, FollowedMemory, name_ledger, seal_all, write_base
 
 
@@ -49,6 +55,29 @@ def test_deletes_since_are_those_of_ledgers_that_are_gone(tmp_path: Path) -> Non
     # Of the time of a listing, only what it listed counts.
     [row] = read_deletes(backup, shown, since_ms=early_ms + 1).to_pylist()
     assert (row["ledger"], row["at_ms"]) == (2, early_ms + 1000)
+
+
+def test_a_backup_explains_what_went_since_a_verification(tmp_path: Path) -> None:
+    """Without it so many are a mass absence; with it, only what it has not as deleted."""
+    store = FollowedMemory()
+    for number in range(1, 31):
+        store.put(name_ledger(number), b"x")
+    writer = back_up(store, tmp_path / "backup")
+    with open_log(tmp_path / "journal", store, ROOT, clock) as log:
+        own = make_own_root(store, ROOT, log)
+        write_last_listing(store, own, LastListing(store.now_ms, 30, "somebody"), log)
+    for number in range(1, 13):
+        store.put(name_ledger(number), None)
+    seal_all(writer, store)
+    store.put(name_ledger(13), None)
+    shown = catch(store, tmp_path / "catalog")
+    opened: Any = SimpleNamespace(store=store, root=ROOT)
+    alone = measure_since_listing(opened, own, shown, store.now_ms)
+    known = measure_since_listing(opened, own, shown, store.now_ms, f"backup:{tmp_path / 'backup'}")
+    assert alone is not None
+    assert known is not None
+    assert (alone.gone, alone.is_mass, alone.explained) == (13, True, 0)
+    assert (known.gone, known.is_mass, known.explained) == (1, False, 12)
 
 
 def test_a_backup_of_another_store_is_refused_without_any_instance_id(tmp_path: Path) -> None:

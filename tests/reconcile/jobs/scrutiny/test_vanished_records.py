@@ -93,3 +93,8 @@ def test_what_explains_a_record_that_is_gone(tmp_path: Path) -> None:
         rest = vanished_records._explain(gone, opened, References(named, names_all=names_all), vanished)
         assert vanished.explained == {HISTORY: 1, BKMETA: 1, OWNER: owner}
         assert rest["ledger"].to_pylist() == left
+    # What a backup of the store has as deleted is history, too.
+    deletes = pa.table({"bucket": pa.array([0], pa.int16()), "scope": [0], "ledger": [kept]})
+    vanished = Vanished()
+    rest = vanished_records._explain(gone, opened, References(named), vanished, deletes)
+    assert (vanished.explained[HISTORY], rest["ledger"].to_pylist()) == (2, [asked_for])
