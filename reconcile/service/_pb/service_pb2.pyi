@@ -104,6 +104,28 @@ class Run(_message.Message):
     folder: str
     def __init__(self, number: _Optional[int] = ..., instance: _Optional[str] = ..., share: _Optional[int] = ..., by: _Optional[str] = ..., began_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., exit_code: _Optional[int] = ..., verdict: _Optional[str] = ..., folder: _Optional[str] = ...) -> None: ...
 
+class ScopeRequest(_message.Message):
+    __slots__ = ("ledger_scope_id",)
+    LEDGER_SCOPE_ID_FIELD_NUMBER: _ClassVar[int]
+    ledger_scope_id: int
+    def __init__(self, ledger_scope_id: _Optional[int] = ...) -> None: ...
+
+class Ledger(_message.Message):
+    __slots__ = ("ledger_id", "ledger_scope_id", "state", "last_entry", "length", "captured_ms")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_SCOPE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LAST_ENTRY_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    CAPTURED_MS_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    ledger_scope_id: int
+    state: str
+    last_entry: int
+    length: int
+    captured_ms: int
+    def __init__(self, ledger_id: _Optional[int] = ..., ledger_scope_id: _Optional[int] = ..., state: _Optional[str] = ..., last_entry: _Optional[int] = ..., length: _Optional[int] = ..., captured_ms: _Optional[int] = ...) -> None: ...
+
 class FindingsRequest(_message.Message):
     __slots__ = ("severity", "category", "ledger_id", "ledger_scope_id")
     SEVERITY_FIELD_NUMBER: _ClassVar[int]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +41,8 @@ from recovery.errors import RecoveryError
 from recovery.model.ids import LedgerId, is_bookie_id, to_unsigned
 
 _LOG: Final = logging.getLogger(__name__)
+T = TypeVar("T")
+
 _ROWS: Final = 500
 """Findings that are turned into messages together."""
 _MOST_STREAMS: Final = 32
@@ -211,7 +213,7 @@ class Api:
         severe = SEVERITY_ORDER[: SEVERITY_ORDER.index(severity) + 1]
         runs = self._instance.seen.state.job("scrutinize").latest
         paths = [self._require_here(run) for run in sorted(runs.values(), key=lambda run: run.ended_ms)]
-        return self._read_findings(paths, request, severe, call)
+        return self._read_streamed(_filter_findings(paths, request, severe, call), call)
 
     def _require_here(self, run: EndedRun) -> Path:
         path = self._config.data / run.folder / OUT
@@ -220,14 +222,20 @@ class Api:
             raise ApiError(Why.UNAVAILABLE, f"{problem}: ask {run.instance}, which made it, or share the folder `data`")
         return path
 
-    def _read_findings(
-        self, paths: Sequence[Path], request: pb.FindingsRequest, severe: Sequence[str], call: Call
-    ) -> Iterator[pb.Finding]:
+    def list_ledgers(self, request: pb.ScopeRequest, call: Call) -> Iterator[pb.Ledger]:
+        """Yield the ledgers of one scope, as the last capture of the store has them."""
+        captured = self._instance.find_capture()
+        if captured is None:
+            raise ApiError(Why.UNAVAILABLE, "the store was not captured yet: ask again in some minutes")
+        return self._read_streamed(_list_ledgers(captured, request.ledger_scope_id, call), call)
+
+    def _read_streamed(self, messages: Iterator[T], call: Call) -> Iterator[T]:
+        """Yield messages while the caller has one of the places for long answers."""
         streams = self._streams if call.by else self._anonymous_streams
         if not streams.acquire(blocking=False):
-            raise ApiError(Why.TOO_MANY, "too many callers read findings at this moment: ask again")
+            raise ApiError(Why.TOO_MANY, "too many callers read long answers at this moment: ask again")
         try:
-            yield from _filter_findings(paths, request, severe, call)
+            yield from messages
         finally:
             streams.release()
 
@@ -501,6 +509,28 @@ def _write_ledgers(folder: Path, ledgers: Sequence[pb.LedgerId]) -> Path:
     path = folder / _LEDGERS
     path.write_text("".join(f"{ledger}\n" for ledger in map(_read_ledger, ledgers)), encoding="utf-8")
     return path
+
+
+def _list_ledgers(captured: Path, scope: int, call: Call) -> Iterator[pb.Ledger]:
+    catalog = open_dataset(captured, "catalog")
+    [at] = catalog.read("sources", columns=["at"])["at"].to_pylist()
+    captured_ms = int(at.timestamp() * 1000)
+    for batch in catalog.batches("ledgers", ["scope", "ledger", "state", "last_entry", "length"]):
+        rows = batch.filter(pc.equal(batch["scope"], scope))
+        for start in range(0, rows.num_rows, _ROWS):
+            for row in rows.slice(start, _ROWS).to_pylist():
+                if call.given_up.is_set():
+                    return
+                if call.left_s <= 0:
+                    raise ApiError(Why.TOO_LATE, "not all was read within the deadline: this is not all of it")
+                yield pb.Ledger(
+                    ledger_id=row["ledger"],
+                    ledger_scope_id=row["scope"],
+                    state=row["state"] or "",
+                    last_entry=row["last_entry"],
+                    length=row["length"],
+                    captured_ms=captured_ms,
+                )
 
 
 def _filter_findings(

@@ -17,8 +17,8 @@ from reconcile.service.config import TokenRole
 SERVICE: Final = "bkmeta.service.v1.Bkmeta"
 _OPEN: Final = frozenset(
     {
-        "GetStatus", "ListFindings", "CheckImpact", "ExplainLedger", "GetDeletes", "ListDeletes", "GetMaintenance",
-        "GetTask", "ListTasks",
+        "GetStatus", "ListFindings", "ListLedgers", "CheckImpact", "ExplainLedger", "GetDeletes", "ListDeletes",
+        "GetMaintenance", "GetTask", "ListTasks",
     }
 )  # fmt: skip
 """Methods that change nothing."""

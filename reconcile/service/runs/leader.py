@@ -439,6 +439,10 @@ class Instance:
         """Wait until records that are young enough are captured, if that is under way."""
         self._records.await_capture(wait_s, given_up)
 
+    def find_capture(self) -> Path | None:
+        """Return the newest whole capture of the store; None: there is none yet."""
+        return self._records.find_newest()
+
     @contextmanager
     def request_folder(self) -> Iterator[Path]:
         """Yield a folder for one request; it is removed afterwards.

@@ -51,6 +51,11 @@ class KeptRecords:
         """Where captures are."""
         return self._config.data / "impact"
 
+    def find_newest(self) -> Path | None:
+        """Return the newest whole capture; None: there is none yet."""
+        newest = find_newest(self._config.metadata, self.folder)
+        return None if newest is None else name_capture(self._config.metadata, self.folder, newest)
+
     def stop(self) -> None:
         """End the capture under way."""
         self._stopping.set()

@@ -7,13 +7,14 @@ import pyarrow as pa
 import pytest
 
 from reconcile.findings.categories import Category
+from reconcile.jobs.impact.cache import name_capture
 from reconcile.service._pb import service_pb2 as pb
 from reconcile.service.api.answers import Api
-from reconcile.service.api.methods import METHODS
+from reconcile.service.api.methods import METHODS, ApiError, Why
 from reconcile.service.config import read_config
 from reconcile.service.runs.leader import Instance
 from reconcile.service.runs.schedule import EndedRun, JobState, ServiceState
-from recovery.dataset import write_manifest, write_part
+from recovery.dataset import DatasetWriter, write_manifest, write_part
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from tests.support.inventories import fill_row
@@ -41,6 +42,42 @@ def write_findings(folder: Path) -> None:
     table = pa.Table.from_pylist(rows, schema=tables.FINDINGS)
     part = write_part(folder, "findings", "part-00000", [table], secret=True)
     write_manifest(folder, "scrutiny", {"findings": [part]}, binding={}, coverage={}, secret=True, extra={})
+
+
+@pytest.mark.parametrize(("asked", "found"), [(None, {1, 2}), (5, {3}), (-1, {4}), (6, set())])
+def test_ledgers_are_listed_by_scope(tmp_path: Path, asked: int | None, found: set[int]) -> None:
+    """As the newest capture that is whole has them; without any the caller is told to ask again."""
+    config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data"))
+    instance = Instance(config, make_context())
+    method = next(method for method in METHODS if method.name == "ListLedgers")
+
+    def list_ledgers() -> list[pb.Ledger]:
+        return list(Api(instance, {}).answer(method, pb.ScopeRequest(ledger_scope_id=asked), ""))
+
+    (tmp_path / "data" / "impact").mkdir(parents=True)
+    with pytest.raises(ApiError) as refused:
+        list_ledgers()
+    assert refused.value.why is Why.UNAVAILABLE
+    captures = tmp_path / "data" / "impact"
+    for hour, ledgers in ((1, [(0, 8)]), (2, [(0, 1), (0, 2), (5, 3), (-1, 4)])):
+        at = datetime(2026, 1, 1, hour, tzinfo=UTC)
+        with DatasetWriter(name_capture(config.metadata, captures, at), "catalog", binding={}, secret=True) as out:
+            for scope, ledger in ledgers:
+                row = {
+                    "bucket": LedgerId(scope, ledger).bucket, "scope": scope, "ledger": ledger, "raw": b"",
+                    "version": 0, "state": "CLOSED", "last_entry": 9, "length": 70 + ledger,
+                }  # fmt: skip
+                rows = [fill_row(tables.CATALOG_LEDGERS, row)]
+                out.append("ledgers", pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS))
+            source = fill_row(tables.CATALOG_SOURCES, {"kind": "etcd", "at": at})
+            out.append("sources", pa.Table.from_pylist([source], schema=tables.CATALOG_SOURCES))
+            out.close(coverage={})
+    name_capture(config.metadata, captures, datetime(2026, 1, 1, 3, tzinfo=UTC)).mkdir()
+    listed = list_ledgers()
+    assert {one.ledger_id for one in listed} == found
+    assert {(one.state, one.last_entry, one.length - one.ledger_id) for one in listed} <= {("CLOSED", 9, 70)}
+    assert {one.captured_ms for one in listed} <= {int(datetime(2026, 1, 1, 2, tzinfo=UTC).timestamp() * 1000)}
+    assert {one.ledger_scope_id for one in listed} <= {asked or 0}
 
 
 @pytest.mark.parametrize(
