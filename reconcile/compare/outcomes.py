@@ -78,16 +78,16 @@ def guard_beyond_locks(
     named = beyond & pc.fill_null(pc.equal(rows["format"], _WITH_CUSTOM), fill_value=False).to_numpy()
     named &= hiding is not None and len(hiding) <= MOST_NAMED
     named &= pc.list_value_length(rows["holders"]).to_numpy() > 0
-    others = _list_others(rows, named, copies)
+    strangers = _list_strangers(rows, named, copies)
     # Whoever has another ledger of this id would be asked for this one's entries.
-    named[others.filter(others["differs"])["place"].to_numpy()] = False
+    named[strangers.filter(strangers["differs"])["place"].to_numpy()] = False
     index = rows.schema.get_field_index("outcome")
     outcome = pc.if_else(pa.array(beyond & ~named), "held", rows["outcome"])
     rows = rows.set_column(index, rows.schema.field(index), outcome)
-    return _name_everybody(rows, named, others, hiding or ()), named
+    return _name_everybody(rows, named, strangers, hiding or ()), named
 
 
-def _list_others(rows: pa.Table, named: npt.NDArray[np.bool_], copies: pa.Table) -> pa.Table:
+def _list_strangers(rows: pa.Table, named: npt.NDArray[np.bool_], copies: pa.Table) -> pa.Table:
     """Return who else has anything of ledgers, be it that its index knows them, or logs alone.
 
     Returns:
@@ -106,7 +106,9 @@ def _list_others(rows: pa.Table, named: npt.NDArray[np.bool_], copies: pa.Table)
     return strangers.sort_by([("place", "ascending"), ("bookie", "ascending")])
 
 
-def _name_everybody(rows: pa.Table, named: npt.NDArray[np.bool_], others: pa.Table, hiding: Sequence[str]) -> pa.Table:
+def _name_everybody(
+    rows: pa.Table, named: npt.NDArray[np.bool_], strangers: pa.Table, hiding: Sequence[str]
+) -> pa.Table:
     """Return the rows, some of them read through all who have anything and all who may hold more.
 
     No bookie is then outside the record, so that none has a copy too many; see `docs/internals/guards.md`.
@@ -114,7 +116,7 @@ def _name_everybody(rows: pa.Table, named: npt.NDArray[np.bool_], others: pa.Tab
     Args:
         rows: RECONSTRUCTION.
         named: which rows: guarded ones, each with a holder.
-        others: as `_list_others` returns them.
+        strangers: as `_list_strangers` returns them.
         hiding: bookies that may have more than was seen.
     """
     if not named.any():
@@ -123,11 +125,11 @@ def _name_everybody(rows: pa.Table, named: npt.NDArray[np.bool_], others: pa.Tab
     holders = chosen["holders"].combine_chunks()
     counts = pc.list_value_length(holders).to_numpy(zero_copy_only=False).astype(np.int64)
     number = np.arange(chosen.num_rows)
-    others = others.filter(pa.array(named[others["place"].to_numpy()]))
-    of_others = np.searchsorted(np.flatnonzero(named), others["place"].to_numpy())
-    owner = np.concatenate([np.repeat(number, counts), of_others, np.repeat(number, len(hiding))])
+    strangers = strangers.filter(pa.array(named[strangers["place"].to_numpy()]))
+    of_strangers = np.searchsorted(np.flatnonzero(named), strangers["place"].to_numpy())
+    owner = np.concatenate([np.repeat(number, counts), of_strangers, np.repeat(number, len(hiding))])
     hiding_names = pa.array(list(hiding), pa.string()).take(pa.array(np.tile(np.arange(len(hiding)), len(number))))
-    names = pa.concat_arrays([holders.flatten(), others["bookie"].combine_chunks(), hiding_names])
+    names = pa.concat_arrays([holders.flatten(), strangers["bookie"].combine_chunks(), hiding_names])
     codes = names.dictionary_encode().indices.to_numpy().astype(np.int64)
     # Each once, as a holder if it is one.
     first = np.unique(owner * (int(codes.max()) + 1) + codes, return_index=True)[1]

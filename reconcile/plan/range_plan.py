@@ -157,19 +157,18 @@ def plan_range(
     sides = guard_renamed(evidence, sides, buckets)
     reuse_locks = list_reuse_locks(evidence.live)
     chosen = _choose_records(case, sides, copies, settings.layout, len(reuse_locks))
-    found = _find(case, sides, chosen, copies, buckets, references, settings.run)
+    problems = _find(case, sides, chosen, copies, buckets, references, settings.run)
     compared, looked_at = range_findings.give_verdicts(
-        evidence, sides, found.rows, references, newer=found.newer, names_all=settings.names_all
+        evidence, sides, problems.rows, references, newer=problems.newer, names_all=settings.names_all
     )
-    held = chosen.select("held")
-    secrets = draw_bytes(holds.HOLD_PASSWORD_SIZE * held.num_rows)
+    secrets = draw_bytes(holds.HOLD_PASSWORD_SIZE * chosen.select("held").num_rows)
     actions = make_ledger_actions(chosen.written, settings.layout, settings.passwords, secrets)
     actions, left = offer_alternatives(sides, settings.layout, settings.passwords, actions, copies, case.list_hiding)
     locks = plan_reuse_locks(
         settings.layout,
         settings.run.at,
         [row for row in reuse_locks if row["bucket"] in buckets],
-        id_reuse.find_strays(copies, sides.stored, found.rows),
+        id_reuse.find_strays(copies, sides.stored, problems.rows),
         sides.stored,
         chosen.under_guard,
         LockRoom(chosen.share, actions.filter(pc.equal(actions["guard"], str(Guard.LOCK)))["bucket"].to_pylist()),
@@ -178,7 +177,7 @@ def plan_range(
         actions = number_actions([actions, locks])
     counts = RangeCounts(
         **_count_records(chosen, sides.stored),
-        **_count_findings(evidence, found, sides.stored),
+        **_count_findings(evidence, problems, sides.stored),
         looked_at=looked_at,
         left=left + int(pc.sum(pc.equal(locks["op"], LEAVE)).as_py() or 0),
         reuse_locks=int(pc.sum(pc.equal(locks["op"], KEEP)).as_py() or 0),
@@ -188,7 +187,7 @@ def plan_range(
     ids = used_ids.gather_ids_of_ledgers(compared, sides.history, references)
     names_all = references is not None and settings.names_all
     return PlannedRange(
-        {"actions": actions, "findings": found.rows, "reconstruction": chosen.rows, "sides": compared},
+        {"actions": actions, "findings": problems.rows, "reconstruction": chosen.rows, "sides": compared},
         counts,
         count_references(references, chosen.rows, sides.stored) if names_all else None,
         used_ids.numbers(settings.layout, ids),
@@ -296,15 +295,15 @@ def _count_records(chosen: ChosenRecords, stored: pa.Table) -> dict[str, Any]:
     }
 
 
-def _count_findings(evidence: BookieEvidence, found: RangeFindings, stored: pa.Table) -> dict[str, Any]:
+def _count_findings(evidence: BookieEvidence, problems: RangeFindings, stored: pa.Table) -> dict[str, Any]:
     """Return the counts of findings, as `RangeCounts` names them."""
     return {
-        "newer": int(found.newer.sum()),
-        "short": int(pc.sum(pc.equal(found.lost["category"], str(Category.ENTRY_LOST))).as_py() or 0),
-        "beyond": found.beyond.num_rows,
-        "reused": _count_reused(found.rows, stored),
-        "findings": count_values(found.rows["category"]),
-        "proven": count_values(found.rows.filter(_is_proven(found.rows, evidence))["category"]),
+        "newer": int(problems.newer.sum()),
+        "short": int(pc.sum(pc.equal(problems.lost["category"], str(Category.ENTRY_LOST))).as_py() or 0),
+        "beyond": problems.beyond.num_rows,
+        "reused": _count_reused(problems.rows, stored),
+        "findings": count_values(problems.rows["category"]),
+        "proven": count_values(problems.rows.filter(_is_proven(problems.rows, evidence))["category"]),
     }
 
 

@@ -60,7 +60,7 @@ def share_locks(layout: Layout, there: int) -> int:
 
 def plan_reuse_locks(
     layout: Layout,
-    at: datetime,
+    made: datetime,
     standing: list[dict[str, Any]],
     places: npt.NDArray[np.int64],
     stored: pa.Table,
@@ -71,7 +71,7 @@ def plan_reuse_locks(
 
     Args:
         layout: of the target.
-        at: when the plan is made.
+        made: when the plan is made.
         standing: such locks that the store has, of the range, as `list_reuse_locks` gives them.
         places: rows of the store that want one.
         stored: CATALOG_LEDGERS of the store.
@@ -89,10 +89,10 @@ def plan_reuse_locks(
     ]
     parts = [tables.ACTIONS.empty_table()]
     if any(missing):
-        parts.append(make_reuse_locks(wanted.filter(pa.array(missing)), at + REUSE_LOCK_TIME))
+        parts.append(make_reuse_locks(wanted.filter(pa.array(missing)), made + REUSE_LOCK_TIME))
     if standing:
         columns = {name: [row[name] for row in standing] for name in standing[0] if name != "end"}
-        over = [row["end"] <= at or LedgerId(row["scope"], row["ledger"]) not in needed for row in standing]
+        over = [row["end"] <= made or LedgerId(row["scope"], row["ledger"]) not in needed for row in standing]
         parts.append(
             make_reuse_releases(pa.table({**columns, "op": ["remove" if is_past else LEAVE for is_past in over]}))
         )
