@@ -25,6 +25,7 @@ from reconcile.jobs.references import read_references
 from reconcile.plan.actions import Passwords
 from reconcile.plan.manifest import PlanManifest
 from reconcile.plan.plan_reader import STORE
+from reconcile.pulsar.layer import PULSAR, PulsarLayer
 from reconcile.references import References
 from reconcile.report.pages import plan_page, write_page
 from reconcile.report.plan_verdict import describe_plan
@@ -40,7 +41,7 @@ from recovery.place import DatasetPlace
 from recovery.spark import HERE, require_spark
 
 if TYPE_CHECKING:
-    from reconcile.jobs.make_plan.upper_layers.producers import ReadHeads
+    from reconcile.pulsar.producers import ReadHeads
 
 _TABLES: Final = "tables"
 """Folder below the collected inventories: those that were made of tables."""
@@ -203,9 +204,9 @@ def _recover(request: RecoverRequest, context: Context) -> Recovered:
             subtrees=request.subtrees,
             settings=request.settings,
         )
-        payloads = _open_heads(request, context, stack) if request.reads_payload else None
+        layer = PulsarLayer(_open_heads(request, context, stack)) if request.reads_payload else PULSAR
         with context.reporter.progress("reconstructing", "parts") as progress:
-            manifest = make_plan(made_of, out, spark, now=context.now, progress=throttle(progress), read_heads=payloads)
+            manifest = make_plan(made_of, out, spark, now=context.now, progress=throttle(progress), layer=layer)
     plan = open_dataset(out, "plan")
     with context.reporter.progress("writing the report", "pages"):
         verdict = describe_plan(manifest)
@@ -247,8 +248,8 @@ def _require_approved_loss(
 def _open_heads(request: RecoverRequest, context: Context, stack: ExitStack) -> "ReadHeads":
     """Return what gives what entries have of Pulsar, of the disks that were named."""
     # Loaded where disks are read.
-    from reconcile.jobs.make_plan.upper_layers.producers import decode_head  # noqa: PLC0415 - see above
     from reconcile.jobs.verify import open_disks_of  # noqa: PLC0415 - see above
+    from reconcile.pulsar.producers import decode_head  # noqa: PLC0415 - see above
     from recovery.bookies.ledger_entries import decode_payloads  # noqa: PLC0415 - see above
 
     disks = stack.enter_context(open_disks_of(request.disks, context))

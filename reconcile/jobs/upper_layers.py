@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 
-import pyarrow.compute as pc
-
 from reconcile.jobs.context import Context, connect
+from reconcile.pulsar.topic_records import holds_topics
 from reconcile.snapshots import find_snapshots
 from reconcile.stores import catalog_path
 from recovery.capture.subtrees import TOPICS
 from recovery.codecs.store_kind import kind_of
-from recovery.dataset import Dataset, open_dataset
-
-_TABLE = "subtrees"
+from recovery.dataset import open_dataset
 
 
 def have_topics(snapshots: Sequence[str], uri: str, context: Context) -> bool:
@@ -28,12 +25,6 @@ def have_topics(snapshots: Sequence[str], uri: str, context: Context) -> bool:
     """
     with find_snapshots(snapshots, uri) as uris:
         return any(_has_topics(given, context) for given in uris)
-
-
-def holds_topics(catalog: Dataset) -> bool:
-    """Say whether a capture has a node below Pulsar's topics."""
-    below = f"{TOPICS}/"
-    return any(pc.any(pc.match_substring(batch["path"], below)).as_py() for batch in catalog.batches(_TABLE, ["path"]))
 
 
 def _has_topics(uri: str, context: Context) -> bool:

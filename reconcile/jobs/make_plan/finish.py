@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,11 +17,8 @@ from reconcile.findings.table import FindingRun, make_rows
 from reconcile.jobs.make_plan.known_bookies import list_wanted_cookies
 from reconcile.jobs.make_plan.range_task import RangeResult, RangeTasks
 from reconcile.jobs.make_plan.request import PlanRequest
+from reconcile.jobs.make_plan.subtree_writes import write_subtrees
 from reconcile.jobs.make_plan.system_writes import SystemWrites, list_system_writes
-from reconcile.jobs.make_plan.upper_layers.candidates import Candidates, Sources, write_candidates
-from reconcile.jobs.make_plan.upper_layers.cursors import find_beyond
-from reconcile.jobs.make_plan.upper_layers.subtree_writes import write_subtrees
-from reconcile.jobs.make_plan.upper_layers.topic_records import read_topic_records
 from reconcile.plan.actions import LEAVE, PlanPhase, SystemWrite, make_system_actions, phase_of
 from reconcile.plan.entry_shares import SHARES
 from reconcile.plan.manifest import (
@@ -35,20 +32,17 @@ from reconcile.plan.manifest import (
 from reconcile.plan.plan_hash import Hashes, bucket_hashes
 from reconcile.plan.range_counts import RangeCounts, count_values
 from reconcile.plan.reference_counts import sum_references
+from reconcile.plan.upper_layers.layer import LayerPart, LayerSources, UpperLayer
 from reconcile.rules import reference_checks, used_ids
 from reconcile.rules.holds import find_without_index
 from reconcile.rules.nodes import list_far_ids
 from reconcile.rules.used_ids import RaiseTargets, UsedNumbers
-from recovery.capture.subtrees import TOPICS
 from recovery.dataset import read_inventories, write_part
 from recovery.infer.prior import Prior
 from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.coverage import Coverage
 from recovery.place import to_place
-
-if TYPE_CHECKING:
-    from reconcile.jobs.make_plan.upper_layers.producers import ReadHeads
 
 _SETTLED: Final = ("restored", "guarded", "held", "accepted_loss", "deleted")
 
@@ -60,7 +54,8 @@ def finish_plan(
     coverage: Coverage,
     instances: Sequence[str],
     aliases: Sequence[ProposedAlias] = (),
-    read_heads: "ReadHeads | None" = None,
+    *,
+    layer: UpperLayer,
 ) -> PlanManifest:
     """Write what is of no bucket range, and the manifest; return it.
 
@@ -71,7 +66,7 @@ def finish_plan(
         coverage: which bookies were looked at.
         instances: instance ids of the cluster.
         aliases: other names of bookies that the evidence suggests.
-        read_heads: gives what stands in entries; None: nobody wants that they are read.
+        layer: that subtrees may be of.
     """
     request, out, case, run = tasks.request, to_place(tasks.out), tasks.case, tasks.run
     sums = sum((result.counts for result in results), RangeCounts())
@@ -89,19 +84,20 @@ def finish_plan(
     subtrees = write_subtrees(request, out)
     beside = _find_beside_ledgers(request, case, raises, writes, run)
     beside = pa.concat_tables([beside, make_rows([alias.make_finding() for alias in aliases], run)])
-    candidates = Candidates((), {})
-    if subtrees.source is not None and any(count.path.endswith(TOPICS) for count in subtrees.counts):
-        records = read_topic_records(subtrees.source.dataset)
-        parts_so_far = [result.parts["reconstruction"] for result in results]
-        beyond = find_beyond(subtrees.source.dataset, records.cursors, out, parts_so_far, request.live)
-        beside = pa.concat_tables([beside, make_rows(list(beyond), run)])
-        issued = subtrees.source.find_issued(request.layout)
-        catalogs = case.evidence.catalogs
-        sources = Sources(subtrees.source, catalogs, issued, records, out, request.live, read_heads)
-        ranges = [(result.parts["reconstruction"], result.parts["sides"]) for result in results]
-        candidates = write_candidates(sources, ranges)
+    of_layer = LayerPart()
+    if subtrees.source is not None and layer.owns(subtrees.counts):
+        sources = LayerSources(
+            snapshot=subtrees.source,
+            catalogs=case.evidence.catalogs,
+            issued=subtrees.source.find_issued(request.layout),
+            ranges=[(result.parts["reconstruction"], result.parts["sides"]) for result in results],
+            out=out,
+            live=request.live,
+        )
+        of_layer = layer.plan(sources)
+        beside = pa.concat_tables([beside, make_rows(list(of_layer.findings), run)])
     parts = {name: [result.parts[name] for result in results] for name in tables.PLAN if name != "candidates"}
-    parts["candidates"] = list(candidates.parts)
+    parts["candidates"] = list(of_layer.candidates)
     parts["findings"].append(write_part(out, "findings", "beside", [beside], secret=True))
     split = sum(phase_of(seq) < PlanPhase.LEDGERS for seq in actions["seq"].to_pylist())
     parts["actions"].insert(0, write_part(out, "actions", "system-first", [actions.slice(0, split)], secret=True))
@@ -132,7 +128,7 @@ def finish_plan(
         prior=prior.shapes,
         histories=_list_histories(case),
         subtrees=subtrees.counts,
-        candidates=candidates.counts,
+        candidates=of_layer.counts,
         bookies=of_system.bookies,
         settings=request.settings,
     )

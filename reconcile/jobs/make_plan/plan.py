@@ -27,6 +27,8 @@ from reconcile.jobs.make_plan.finish import finish_plan
 from reconcile.jobs.make_plan.range_task import REFERENCES, RangeResult, RangeTasks
 from reconcile.jobs.make_plan.request import PlanRequest, list_sources
 from reconcile.plan.manifest import PlanManifest
+from reconcile.plan.upper_layers.layer import UpperLayer
+from reconcile.pulsar.layer import PULSAR
 from reconcile.rules.segments.member_names import require_other_names
 from recovery.dataset import SPILL, read_inventories, write_part
 from recovery.infer.lost_disks import find_lost_bookies
@@ -38,8 +40,6 @@ from recovery.spark import over_buckets
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from reconcile.jobs.make_plan.upper_layers.producers import ReadHeads
-
 
 def make_plan(
     request: PlanRequest,
@@ -48,7 +48,7 @@ def make_plan(
     *,
     now: Callable[[], datetime],
     progress: Callable[[int, int, str], None] = lambda _done, _all, _stage: None,
-    read_heads: "ReadHeads | None" = None,
+    layer: UpperLayer = PULSAR,
 ) -> PlanManifest:
     """Make a plan: a dataset of kind plan in the folder `out`, which `prepare` made ready.
 
@@ -58,7 +58,7 @@ def make_plan(
         spark: carries the tasks; None: this process does.
         now: the clock; aware.
         progress: is called with (tasks done, of all, stage).
-        read_heads: gives what is in entries; None: nobody wants that they are read.
+        layer: that brought subtrees may be of.
 
     Raises:
         DatasetError: an inventory or catalog is damaged, or the plan cannot be written.
@@ -93,7 +93,7 @@ def make_plan(
     )
     try:
         results = [RangeResult.from_json(answer) for answer in answers]
-        return finish_plan(tasks, prior, results, coverage, instances, aliases, read_heads)
+        return finish_plan(tasks, prior, results, coverage, instances, aliases, layer=layer)
     finally:
         remove_tree(out / SPILL)
 

@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 
 from reconcile.errors import PlanError
 from reconcile.jobs.context import Context
-from reconcile.jobs.plans.adoption import Adoptable, append_adopted, select_adoptable
-from reconcile.jobs.plans.younger_nodes import YoungerNodes, make_younger
 from reconcile.plan.alternatives import RESTORE
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest
 from reconcile.plan.views.deletions import group_by_session, select_deleted_by
 from reconcile.plan.views.ledger_lists import HeldChoice, select_held
 from reconcile.plan.waves import Wave, split_plan
+from reconcile.pulsar.layer import PULSAR
 from reconcile.stores import list_principals
 from reconcile.write.guards import find_lacking_permissions
 from recovery.codecs.store_kind import kind_of
@@ -114,16 +113,10 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
     chosen = {ledger: str(many.label) for many in request.choose_all for ledger in _require_held(plan, many)}
     if request.accept_loss_all is not None:
         lost |= _require_held(plan, request.accept_loss_all)
-    adoptable = (
-        select_adoptable(plan, {*request.adopt, *request.accept_loss, *lost}, request.replace_below)
-        if request.adopt_recorded
-        else Adoptable({}, {})
+    adoption = PULSAR.adopt(
+        plan, request.adopt, request.accept_loss | lost, request.replace_below, recorded=request.adopt_recorded
     )
-    adopted = {**adoptable.topics, **request.adopt}
-    nodes = append_adopted(plan, adopted, request.replace_below)
-    younger = make_younger(plan, nodes, request.replace_below) if request.adopt_recorded else YoungerNodes()
-    left = {**adoptable.left, **younger.left}
-    if request.adopt_recorded and not (adopted or younger.writes or left):
+    if request.adopt_recorded and not (adoption.owners or adoption.nodes or adoption.left):
         problem = "has no ledger that came after the snapshot and names its topic itself"
         raise PlanError(plan.path, problem, "see their candidates: bkmeta plan show PLAN")
     edits = Edits(
@@ -135,16 +128,16 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
         replace_instance_id=request.replace_instance_id,
         replace_cookies=request.replace_cookies,
         replace_below=request.replace_below,
-        adopt=adopted,
-        named=younger.ledgers,
-        nodes={**nodes, **younger.writes},
+        adopt=adoption.owners,
+        named=adoption.named,
+        nodes=adoption.nodes,
     )
     manifest = edit_plan(plan, edits, request.out)
     names_acl = request.acl is not None or request.acl_of is not None
     locking = _find_locking_acls(open_dataset(request.out, "plan"), context) if names_acl else ()
     sessions = group_by_session(plan) if deleted else ()
     purged = sum(session.purged for session in sessions if session.session in deleted)
-    return EditedPlan(manifest, tuple(edits.texts), locking, left, purged)
+    return EditedPlan(manifest, tuple(edits.texts), locking, adoption.left, purged)
 
 
 def _require_held(plan: Dataset, choice: HeldChoice) -> frozenset[LedgerId]:

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from reconcile.jobs.plans.adoption import select_adoptable
 from reconcile.plan.views.candidates import list_candidates
+from reconcile.pulsar.adoption import select_adoptable
 from reconcile.report.pages import plan_page
 from recovery.codecs.managed_ledger import Listed, ManagedLedger, decode
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId
-from tests.reconcile.jobs.make_plan.upper_layers.test_subtree_writes import make_plan, request_of
+from tests.reconcile.jobs.make_plan.test_subtree_writes import make_plan, request_of
 from tests.support.cases import pulsar_dir
 from tests.support.command import run
 from tests.support.plan_folder import Ledger

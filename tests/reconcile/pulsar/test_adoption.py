@@ -7,15 +7,15 @@ import pytest
 
 from backends.protocols import Write
 from reconcile.errors import PlanError
-from reconcile.jobs.plans.adoption import append_adopted, name_topic
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import require_whole
+from reconcile.pulsar.adoption import append_adopted, name_topic
 from reconcile.write import undo
 from recovery.codecs.managed_ledger import Cursor, Listed, ManagedLedger, append_ledgers, decode
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId
-from tests.reconcile.jobs.make_plan.upper_layers.test_subtree_writes import make_plan, request_of, take, write
+from tests.reconcile.jobs.make_plan.test_subtree_writes import make_plan, request_of, take, write
 from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger
 

@@ -15,7 +15,7 @@ from backends.protocols import Write
 from backends.zookeeper.store import ZooKeeperStore
 from reconcile.write.audit_journal import JOURNAL
 from recovery.dataset import Dataset
-from tests.reconcile.jobs.make_plan.upper_layers.test_subtree_writes import make_plan, request_of, take
+from tests.reconcile.jobs.make_plan.test_subtree_writes import make_plan, request_of, take
 from tests.support.memory_store import MemoryStore
 from tests.support.plans import lines_after
 from tests.support.zookeeper_server import ZooKeeperServer

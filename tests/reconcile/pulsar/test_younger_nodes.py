@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.jobs.make_plan.upper_layers.producers import Head, ReadHeads
+from reconcile.pulsar.producers import Head, ReadHeads
 from recovery.codecs._pb.managed_ledger_pb2 import LedgerPosition, SchemaEntry, SchemaInfo, SchemaVersion
 from recovery.codecs.managed_ledger import Cursor, decode, decode_schema
 from recovery.codecs.pulsar_schema import decode_entry
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId
-from tests.reconcile.jobs.make_plan.upper_layers.test_candidates import AT, LATER, LEDGERS, MEMBERS, TOPICS, Desk
-from tests.reconcile.jobs.make_plan.upper_layers.test_subtree_writes import make_plan, request_of
+from tests.reconcile.jobs.make_plan.test_subtree_writes import make_plan, request_of
+from tests.reconcile.pulsar.test_candidates import AT, LATER, LEDGERS, MEMBERS, TOPICS, Desk
 from tests.support.command import Done, run
 from tests.support.plan_folder import Ledger
 

@@ -9,12 +9,9 @@ import pytest
 
 from backends.protocols import Write
 from reconcile.compare.evidence import sort_newest_first
+from reconcile.jobs.make_plan import subtree_writes
 from reconcile.jobs.make_plan.request import PlanRequest
-from reconcile.jobs.make_plan.upper_layers import subtree_writes
-from reconcile.jobs.make_plan.upper_layers.candidates import Candidates, Sources, write_candidates
-from reconcile.jobs.make_plan.upper_layers.producers import ReadHeads
-from reconcile.jobs.make_plan.upper_layers.subtree_writes import SubtreeWrites, write_subtrees
-from reconcile.jobs.make_plan.upper_layers.topic_records import read_topic_records
+from reconcile.jobs.make_plan.subtree_writes import SubtreeWrites, write_subtrees
 from reconcile.plan.actions import Passwords
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import PlanBinding, PlanCounts, PlanManifest, SubtreeCounts, write_plan_manifest
@@ -23,6 +20,9 @@ from reconcile.plan.plan_reader import overview, require_whole
 from reconcile.plan.views.differences import compare_plans
 from reconcile.plan.views.topics import list_topics_back
 from reconcile.plan.waves import parse_waves, split_plan
+from reconcile.pulsar.candidates import Candidates, Sources, write_candidates
+from reconcile.pulsar.producers import ReadHeads
+from reconcile.pulsar.topic_records import read_topic_records
 from reconcile.write import apply, undo
 from reconcile.write.apply_results import Applied
 from recovery.capture.live import capture

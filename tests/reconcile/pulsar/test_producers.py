@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import google_crc32c
 
-from reconcile.jobs.make_plan.upper_layers.producers import Head, LedgerEnd, Match, Producers, decode_head
+from reconcile.pulsar.producers import Head, LedgerEnd, Match, Producers, decode_head
 from recovery.codecs._pb.pulsar_message_pb2 import MessageMetadata
 from recovery.model.ids import LedgerId
 

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.jobs.make_plan.upper_layers import earlier_topics
-from reconcile.jobs.make_plan.upper_layers.earlier_topics import MessageTimes, find_earlier
+from reconcile.pulsar import earlier_topics
+from reconcile.pulsar.earlier_topics import MessageTimes, find_earlier
 from recovery.model import tables
 
 TOP = "/managed-ledgers/t/n/persistent/"

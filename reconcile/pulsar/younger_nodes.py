@@ -15,11 +15,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.jobs.plans.topic_nodes import TopicNode, list_above, read_nodes
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import open_captured_store
 from reconcile.plan.upper_layers.node_edits import NodeWrite
 from reconcile.plan.views.candidates import OwnLedger, list_own
+from reconcile.pulsar.topic_nodes import TopicNode, list_above, read_nodes
 from reconcile.references import SCHEMAS
 from recovery.capture.subtrees import TOPICS
 from recovery.codecs import managed_ledger, pulsar_schema

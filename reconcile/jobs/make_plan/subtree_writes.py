@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 
 from reconcile.compare.evidence import Catalog, sort_newest_first
 from reconcile.jobs.make_plan.request import PlanRequest
-from reconcile.jobs.upper_layers import holds_topics
 from reconcile.plan.actions import LEAVE, PARTITIONS, find_places, make_subtree_actions
 from reconcile.plan.manifest import SubtreeCounts
 from reconcile.plan.plan_hash import bucket_hashes
+from reconcile.pulsar.topic_records import holds_topics
 from reconcile.rules.used_ids import RAISE_LIMIT
 from recovery.capture.subtrees import COUNTERS, TOPICS, list_captured
 from recovery.codecs.store_kind import kind_of

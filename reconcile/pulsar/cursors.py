@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, FindingStatement
-from reconcile.jobs.make_plan.upper_layers.topic_records import find_listed, read_nodes
+from reconcile.pulsar.topic_records import find_listed, read_nodes
 from recovery.codecs import managed_ledger
 from recovery.codecs.managed_ledger import Listed
 from recovery.dataset import Dataset, read_part

@@ -125,3 +125,9 @@ class _Rows:
         """Return all that came."""
         self._cut()
         return pa.concat_tables(self._tables)
+
+
+def holds_topics(catalog: Dataset) -> bool:
+    """Say whether a capture has a node below Pulsar's topics."""
+    below = f"{TOPICS}/"
+    return any(pc.any(pc.match_substring(batch["path"], below)).as_py() for batch in catalog.batches(_TABLE, ["path"]))

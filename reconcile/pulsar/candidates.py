@@ -25,10 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.compare.evidence import Catalog
-from reconcile.jobs.make_plan.upper_layers.cursors import read_ends
-from reconcile.jobs.make_plan.upper_layers.earlier_topics import NO_TIMES, MessageTimes, find_earlier
-from reconcile.jobs.make_plan.upper_layers.topic_records import TopicRecords, find_listed
 from reconcile.plan.views.candidates import OwnerEvidence, count_best, sum_counts
+from reconcile.pulsar.cursors import read_ends
+from reconcile.pulsar.earlier_topics import NO_TIMES, MessageTimes, find_earlier
+from reconcile.pulsar.topic_records import TopicRecords, find_listed
 from reconcile.topics import SCHEMA, TOPIC, name_use
 from recovery.capture.subtrees import TOPICS
 from recovery.codecs import ledger_metadata
@@ -38,7 +38,7 @@ from recovery.model import tables
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
-    from reconcile.jobs.make_plan.upper_layers.producers import ReadHeads
+    from reconcile.pulsar.producers import ReadHeads
 
 _GONE: Final = "deleted"
 _OTHER: Final = "other"
@@ -192,7 +192,7 @@ def _read_messages(
 ) -> _Messages:
     """Return what the messages of ledgers say about which no record says anything."""
     # Loaded only where messages are read.
-    from reconcile.jobs.make_plan.upper_layers.producers import (  # noqa: PLC0415 - see above
+    from reconcile.pulsar.producers import (  # noqa: PLC0415 - see above
         LedgerEnd,
         Producers,
         list_ends,

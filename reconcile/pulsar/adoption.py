@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.errors import PlanError
-from reconcile.jobs.plans.topic_nodes import TopicNodes
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import open_captured_store
 from reconcile.plan.upper_layers.node_edits import NodeWrite
 from reconcile.plan.views.candidates import select_recorded
+from reconcile.pulsar.topic_nodes import TopicNodes
 from recovery.capture.subtrees import TOPICS
 from recovery.codecs import managed_ledger
 from recovery.codecs.managed_ledger import Listed, ManagedLedger

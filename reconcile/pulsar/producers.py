@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.jobs.make_plan.upper_layers.earlier_topics import MessageTimes
+from reconcile.pulsar.earlier_topics import MessageTimes
 from reconcile.words import count_noun
 from recovery.codecs import pulsar_message, pulsar_schema
 from recovery.codecs.pulsar_message import MessageHead

@@ -7,13 +7,13 @@ import pytest
 
 from backends.protocols import Write
 from reconcile.findings.categories import Category
-from reconcile.jobs.make_plan.upper_layers.cursors import find_beyond
-from reconcile.jobs.make_plan.upper_layers.topic_records import read_topic_records
+from reconcile.pulsar.cursors import find_beyond
+from reconcile.pulsar.topic_records import read_topic_records
 from recovery.codecs._pb.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo
 from recovery.dataset import Dataset, write_part
 from recovery.manifest import Part
 from recovery.model import tables
-from tests.reconcile.jobs.make_plan.upper_layers.test_subtree_writes import take
+from tests.reconcile.jobs.make_plan.test_subtree_writes import take
 from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger
 
