@@ -1,14 +1,18 @@
 """What every command of the program is: a click command that declares its exit codes."""
 
 import inspect
+import os
 import re
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from reconcile.cli.incident import incident_option
+
+TELEMETRY: Final = "bkmeta.telemetry"
+"""In the `meta` of click's context: what records the command that runs, if its environment names a collector."""
 
 
 class Exit(IntEnum):
@@ -46,6 +50,28 @@ class Command(click.Command):
         incident = incident_option(self, not_of_incident)
         if incident is not None:
             self.params.append(incident)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's
+        """Run the command; where the environment names a collector of OpenTelemetry's, its steps are recorded."""
+        if not any(name.startswith("OTEL_") for name in os.environ):
+            return super().invoke(ctx)
+        try:
+            from reconcile.cli.telemetry import record_command
+        except ImportError:  # the extra is not installed
+            return super().invoke(ctx)
+        from reconcile.cli.main import exit_code_of
+
+        with record_command(ctx.command_path.partition(" ")[2], ctx.meta) as codes:
+            try:
+                result = super().invoke(ctx)
+            except SystemExit as ended:
+                codes.append(ended.code if isinstance(ended.code, int) else Exit.DONE)
+                raise
+            except BaseException as error:
+                codes.append(exit_code_of(error))
+                raise
+            codes.append(Exit.DONE)
+            return result
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the exit codes, and the example with each of its lines but the last continued for a shell."""

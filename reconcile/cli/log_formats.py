@@ -15,6 +15,7 @@ DEBUG_VARIABLE: Final = "BKMETA_DEBUG"
 """Environment variable: where it is set, every error is followed by its traceback."""
 
 _PACKAGES: Final = ("backends", "reconcile", "recovery")
+_TELEMETRY: Final = "opentelemetry"
 
 
 class LogFormat(StrEnum):
@@ -74,6 +75,12 @@ def is_log_for_programs() -> bool:
 _asked_for: list[LogFormat] = []
 
 
+def _is_for_users(record: logging.LogRecord) -> bool:
+    """Whether a message is ours, or of a collector that got no spans; other libraries' errors are handled, and said."""
+    package = record.name.partition(".")[0]
+    return package in _PACKAGES or (package == _TELEMETRY and record.levelno >= logging.ERROR)
+
+
 def _make_handler(chosen: LogFormat) -> logging.Handler:
     handler: logging.Handler = logging.StreamHandler()
     if chosen is LogFormat.JOURNALD:
@@ -85,8 +92,7 @@ def _make_handler(chosen: LogFormat) -> logging.Handler:
             problem = f"this host has no journal of systemd ({SOCKET}: {error.strerror}): use text or json"
             raise click.BadParameter(problem, param_hint="--log-format") from error
     if not os.environ.get(DEBUG_VARIABLE):
-        # What libraries say of an error is said again, and better, where it is handled.
-        handler.addFilter(lambda record: record.name.partition(".")[0] in _PACKAGES)
+        handler.addFilter(_is_for_users)
     formatters = {
         LogFormat.TEXT: _Printable("bkmeta: %(message)s"),
         LogFormat.JSON: _Events(),

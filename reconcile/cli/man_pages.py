@@ -84,9 +84,9 @@ def _make_lines(path: str, command: click.Command, subcommands: list[str]) -> It
         yield from (".SH EXAMPLES", ".nf", _escape(example.removeprefix("Example: ")), ".fi")
     if more:
         yield from (".PP", _join(more))
-    above = path.rpartition(" ")[0]
-    if above:
-        yield from (".SH SEE ALSO", f"\\fB{_escape(above.replace(' ', '-'))}\\fR({_SECTION})")
+    group = path.rpartition(" ")[0]
+    if group:
+        yield from (".SH SEE ALSO", f"\\fB{_escape(group.replace(' ', '-'))}\\fR({_SECTION})")
 
 
 def _join(text: str) -> str:

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Final, Self, TextIO, cast
 import click
 
 from reconcile.chosen_settings import list_chosen
-from reconcile.cli.command import Exit
+from reconcile.cli.command import TELEMETRY, Exit
 from reconcile.cli.settings import TYPED, effective_settings
 from reconcile.estimates import EstimatedStep, estimate_s, in_words
 from reconcile.words import printable, printable_line
 
 if TYPE_CHECKING:
     from reconcile.chosen_settings import Setting
-    from reconcile.jobs.context import StageProgress
+    from reconcile.cli.telemetry import Telemetry
+    from reconcile.jobs.context import Reporter, StageProgress
 
 SCHEMA_VERSION: Final = 1
 """Of every object; raised when a key goes or changes its meaning (docs/operations/json.md)."""
@@ -112,8 +113,15 @@ class Output:
         """Whether progress is events on stderr."""
         return self._progress == "json"
 
+    def traced(self) -> "Reporter":
+        """Return what shows how far a job is: this, and where steps are recorded (`telemetry.py`) that, too."""
+        telemetry = _find_telemetry()
+        return self if telemetry is None else telemetry.trace_steps(self)
+
     def show(self, result: Result) -> int:
         """Print a result, with the settings that were not defaults; return its exit code."""
+        if (telemetry := _find_telemetry()) is not None:
+            telemetry.record_result(result.counts)
         chosen = list_settings()
         if self._json:
             click.echo(
@@ -215,6 +223,11 @@ def _to_cell(value: object) -> str:
     if value is None:
         return ""
     return printable_line(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _find_telemetry() -> "Telemetry | None":
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(TELEMETRY)
 
 
 def list_settings() -> "list[Setting]":

@@ -121,10 +121,10 @@ def test_a_journal_that_goes_and_comes_again_loses_no_message_in_silence(
     journal.close()
     log.error("while it was gone")
     assert capsys.readouterr().err == "bkmeta: while it was gone\n"
-    again = Journal(journal.path)
+    restarted = Journal(journal.path)
     log.error("now")
-    assert again.read()["MESSAGE"] == "now"
-    again.close()
+    assert restarted.read()["MESSAGE"] == "now"
+    restarted.close()
 
 
 RUN = """

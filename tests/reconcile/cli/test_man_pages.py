@@ -29,9 +29,7 @@ def test_every_command_has_its_page_with_every_option(pages: Path) -> None:
     assert {path.name for path in pages.iterdir()} == {f"{path.replace(' ', '-')}.1" for path in walked}
     for name, command in commands().items():
         page = (pages / f"bkmeta-{name.replace(' ', '-')}.1").read_text().replace("\\-", "-")
-        options = [
-            opt for one in command.params if isinstance(one, click.Option) and not one.hidden for opt in one.opts
-        ]
+        options = [opt for option in command.params if isinstance(option, click.Option) for opt in option.opts]
         assert [option for option in options if option not in page] == []
         assert all(f"\n\\fB{code.value}\\fR\n" in page for code in command.exits)
         assert "\n.SH EXAMPLES\n" in page
@@ -69,7 +67,7 @@ def test_texts_are_no_macros() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--man-pages", "/dev/null/man"], "--man-pages: /dev/null/man: Not a directory"),
         (["--man-pages"], "requires an argument"),
@@ -78,13 +76,13 @@ def test_texts_are_no_macros() -> None:
     ],
 )
 def test_options_of_the_program_that_cannot_be_used(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line says what is wrong."""
     done = run(capsys, *words)
     assert (done.code, done.out) == (2, "")
     [line] = [line for line in done.err.splitlines() if line.startswith("Error: ")]
-    assert said in line
+    assert message in line
 
 
 COMPLETE = """
