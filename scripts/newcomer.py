@@ -48,10 +48,16 @@ def try_service(program: str, folder: Path) -> None:
         ("http", f"127.0.0.1:{free_port()}"),
         ("grpc", f"127.0.0.1:{free_port()}"),
         ("health", f"127.0.0.1:{health}"),
+        ("anonymous", "read"),
     ):
         text, found = re.subn(rf'^(# )?{key} = "[^"]*"', f'{key} = "{value}"', text, count=1, flags=re.MULTILINE)
         if found != 1:
             raise SystemExit(f"conf/serve.toml has no {key}")
+    # What --check names as missing on this host.
+    (folder / "inventories").mkdir()
+    (folder / "racks.txt").touch()
+    text = text.replace("/var/lib/bkmeta/inventories", f"{folder}/inventories")
+    text = text.replace("/etc/bkmeta/racks.txt", f"{folder}/racks.txt")
     config = folder / "serve.toml"
     config.write_text(text)
     try:
@@ -66,15 +72,19 @@ def try_service(program: str, folder: Path) -> None:
         with (folder / "log").open("wb") as log:
             service = subprocess.Popen([program, "serve", "--config", config], stdout=log, stderr=log)
             try:
-                until(lambda: "bkmeta_leader" in ask(health, "metrics"), "the service shows its figures", PATIENCE_S)
-                shown = set(re.findall(r"^(bkmeta_\w+)", ask(health, "metrics"), re.MULTILINE))
+                until(
+                    lambda: "bookkeeper_metadata_service_leads 1" in ask(health, "metrics"),
+                    "the service shows its figures",
+                    PATIENCE_S,
+                )
+                shown = set(re.findall(r"^(bookkeeper_metadata_\w+)", ask(health, "metrics"), re.MULTILINE))
             finally:
                 service.terminate()
                 service.wait()
     finally:
         server.kill()
     board = json.loads((folder / "conf/grafana-dashboard.json").read_text())
-    asked = set(re.findall(r"bkmeta_\w+", " ".join(re.findall(r'"expr": "([^"]*)"', json.dumps(board)))))
+    asked = set(re.findall(r"bookkeeper_metadata_\w+", " ".join(re.findall(r'"expr": "([^"]*)"', json.dumps(board)))))
     print(
         f"the dashboard asks for {len(asked)} figures; a service without a run yet shows {len(asked & shown)} of them"
     )
