@@ -5,7 +5,8 @@
     closed, its bookies moved       the record with the segments that bookies show: re-replicated since
     open, the last that the store   itself, where its recovery loses nothing (`open_records`)
     had
-    not closed                      closed where bookies end; quorums, password, custom metadata of the record
+    not closed                      closed where bookies end, or left open as they are, if the tail policy asks for it;
+                                    quorums, password, custom metadata of the record
     contradicted by bytes           held, unless that is a loss (`contradictions`): two ledgers may be under one id
     of what no bookie has           itself if it is closed; held by its members if it is not
 
@@ -255,17 +256,19 @@ def _decide(
         return _restore_closed(known, ledger, row, record, doubts)
     if is_last and stored.state is LedgerState.OPEN and (left_open := _leave_open(known, ledger, row, record, doubts)):
         return left_open
-    if row.last_entry is None:
-        # It is held, or left open.
+    is_open, end, length = row.state == LedgerState.OPEN, row.last_entry, row.length
+    if end is None and not is_open:
         return row
     if (row.ensemble_size, row.write_quorum) != (stored.ensemble_size, stored.write_quorum):
-        solution = _solve(known, ledger, stored, row.last_entry)
+        if is_open:
+            # That a recovery loses nothing was shown for another shape.
+            end, length = int(known.copies.end[ledger]), int(known.last_length[ledger])
+        solution = _solve(known, ledger, stored, end or 0)
         if solution is None:
             return row
         row = _with_segments(known, ledger, row, solution, stored)
-    made = replace(
-        stored, state=LedgerState.CLOSED, last_entry=row.last_entry, length=row.length, segments=row.list_segments()
-    )
+    state = LedgerState.OPEN if end is None else LedgerState.CLOSED
+    made = replace(stored, state=state, last_entry=end, length=length, segments=row.list_segments())
     return _take_record(row, made, ("ensemble_size", "write_quorum", "ack_quorum", "digest", "ctime", "custom"))
 
 

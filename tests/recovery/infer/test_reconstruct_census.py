@@ -21,6 +21,7 @@ from tests.recovery.infer.test_search_open_repaired import (
     ORDINARY,
     copy_closed_segment,
     find_ends,
+    lists_ends,
     make_world,
     open_ledger,
     replace_dead,
@@ -355,7 +356,7 @@ def test_an_end_that_a_recovery_found_on_who_had_lost_the_rest_is_listed() -> No
     assert (writer.record.last, writer.record.acked) == (BEFORE - 1, BEFORE + 19)
     row = judged(world, None)
     assert (row["outcome"], row["write_quorum"], row["last_entry"]) == ("restored", 1, BEFORE + 19)
-    assert find_ends(row) == [f"{BEFORE - 1}..{BEFORE + 18}"]
+    assert lists_ends(row, BEFORE - 1, BEFORE + 18)
 
 
 def test_an_end_that_a_recovery_found_on_who_lost_its_tail_is_listed() -> None:
@@ -373,7 +374,7 @@ def test_an_end_that_a_recovery_found_on_who_lost_its_tail_is_listed() -> None:
     assert (writer.record.last, writer.record.acked) == (BEFORE, BEFORE + 19)
     row = judged(world, (2, 2, 2))
     assert row["last_entry"] == BEFORE + 19
-    assert find_ends(row) == [f"{BEFORE}..{BEFORE + 18}"]
+    assert lists_ends(row, BEFORE, BEFORE + 18)
 
 
 @pytest.mark.parametrize("stated", [False, True], ids=["A unknown", "A stated"])

@@ -30,7 +30,7 @@ NONE: Final = np.zeros(0, np.int64)
 def explained_of(known: LedgerFacts, shapes: Sequence[PriorShape], observed: int = 0, **columns: Any) -> Explained:
     """Return what explains one ledger: the first of some shapes, as it is, but for columns that are given."""
     plain: dict[str, Any] = {
-        "shape": 0, "path": CLEAN, "end": int(known.copies.end[0]), "length": 9, "least": 0, "missing": 0, "extra": 0,
+        "shape": 0, "path": CLEAN, "end": int(known.copies.end[0]), "length": 9, "missing": 0, "extra": 0,
         "sure": False, "other_ledger": NONE, "other_shape": NONE,
         "segments": LedgerSegments(NONE, NONE, NONE, NONE, NONE),
     }  # fmt: skip

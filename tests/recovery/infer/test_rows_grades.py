@@ -76,6 +76,7 @@ def test_a_ledger_may_end_anywhere_from_what_a_whole_ensemble_knew_on() -> None:
     assert (universal["reading"], ends(universal)) == ("universal", ["19"])
     held = recover([row(NAMES[0], range(9)), row(NAMES[1], range(9), key=b"x" * 32)])
     assert (held["outcome"], held["alternatives"]) == ("held", [])
+    assert recover([row(NAMES[0], [])])["outcome"] != "restored"
 
 
 def known_to(*acked: int) -> list[Row]:

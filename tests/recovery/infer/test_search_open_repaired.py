@@ -21,7 +21,7 @@ from tests.simulation.histories import PASSWORD
 from tests.simulation.inventories import Inventory, View
 from tests.simulation.judge import NOTHING, Reconstruct, reconstruct_alone, reconstruct_rest
 from tests.simulation.protocol import World, Writer
-from tests.simulation.row_truth import PASSWORDS
+from tests.simulation.row_truth import PASSWORDS, is_within
 from tests.simulation.tally import Tally
 
 SHAPES: Final = ((3, 3, 2), (3, 2, 2), (2, 2, 2), (3, 2, 1), (4, 3, 2))
@@ -93,6 +93,12 @@ def judge_world(
 def find_ends(row: dict[str, Any]) -> list[str]:
     """Return the other ends that a row lists."""
     return [other["value"] for other in row["alternatives"] if other["field"] == "last_entry"]
+
+
+def lists_ends(row: dict[str, Any], low: int, high: int) -> bool:
+    """Whether a row lists the other ends from one to another, and none above."""
+    [ends] = find_ends(row)
+    return is_within(ends, low) and ends.endswith(f"..{high}")
 
 
 ENDS: Final[dict[str, Callable[[World, Writer], object]]] = {
@@ -176,7 +182,7 @@ def test_a_newcomer_that_stores_nothing_cuts_nothing_off(shape: Shape, count: in
     row = rows[ORDINARY]
     assert (row["outcome"], row["state"]) == ("restored", "CLOSED")
     assert row["last_entry"] >= acked
-    assert find_ends(row) == [f"{BEFORE - 1}..{row['last_entry'] - 1}"] or row["last_entry"] == BEFORE
+    assert row["last_entry"] == BEFORE or lists_ends(row, BEFORE - 1, row["last_entry"] - 1)
 
 
 @pytest.mark.parametrize("stated", [False, True], ids=["A unknown", "A stated"])
@@ -201,7 +207,7 @@ def test_what_a_close_dropped_is_kept_where_all_have_it(shape: Shape, *, stated:
     row, true = rows[ORDINARY], world.records[ORDINARY]
     assert true.last == BEFORE - 1
     assert (row["outcome"], row["last_entry"]) == ("restored", BEFORE + 2)
-    assert find_ends(row) == [f"{true.last}..{BEFORE + 1}"]
+    assert lists_ends(row, true.last, BEFORE + 1)
 
 
 @pytest.mark.parametrize("shape", [(3, 3, 2), (3, 2, 2), (5, 3, 2)], ids=str)
@@ -239,7 +245,7 @@ def test_what_fewer_than_the_ack_quorum_have_ends_it_where_a_copy_has_a_lac_belo
     row = rows[ORDINARY]
     assert (row["outcome"], row["last_entry"], row["length"]) == ("restored", true.last, true.length)
     # The longer ends are not hidden.
-    assert find_ends(row) == [f"{true.last}..{highest}"]
+    assert lists_ends(row, true.last, highest)
     # Where no person states A, one copy may have been enough: records of other ledgers do not tell.
     for quorums in (None, shape):
         tally, rows = judge_world(world, quorums)

@@ -164,12 +164,21 @@ def test_what_a_recovery_may_lose_is_not_left_open(monkeypatch: pytest.MonkeyPat
     assert left_open(record, full(3, 30))["state"] == "CLOSED"
 
 
-def test_what_bookies_leave_open_is_not_closed_by_an_earlier_record() -> None:
-    """It has no end of its own then."""
+def test_what_bookies_leave_open_has_what_its_earlier_record_has() -> None:
+    """Custom metadata, creation time and the like are on no bookie; the record's other quorums close it at its end."""
     asked = InferOptions(SECRET.passwords, tail=Tail.OPEN)
     prior = replace(KNOWN, kept={0: dict.fromkeys(NAMES, 6)})
-    [found] = beside([replace(OPEN, write_quorum=3)], full(3, 30), options=asked, prior=prior)
+    stored = replace(OPEN, write_quorum=3, custom=(("application", b"pulsar"),), ctime=5)
+    [found] = beside([stored], full(3, 30), options=asked, prior=prior)
     assert (found["state"], found["last_entry"], found["outcome"]) == ("OPEN", None, "restored")
+    assert (found["custom"], found["ctime"]) == ([{"key": "application", "value": b"pulsar"}], 5)
+    assert ledger_metadata.decode(found["raw"]) == replace(stored, segments=(Segment(0, (A, B, C)),))
+    recovering = replace(stored, state=LedgerState.IN_RECOVERY)
+    [again] = beside([recovering], full(3, 30), options=asked, prior=prior)
+    assert again == found
+    [narrow] = beside([replace(stored, write_quorum=2)], full(3, 30), options=asked, prior=prior)
+    assert (narrow["state"], narrow["last_entry"], narrow["length"], narrow["write_quorum"]) == ("CLOSED", 29, 300, 2)
+    assert narrow["custom"] == found["custom"]
 
 
 def test_a_shape_without_any_copy_to_place_leaves_the_row_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
