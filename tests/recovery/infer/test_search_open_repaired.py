@@ -95,10 +95,10 @@ def find_ends(row: dict[str, Any]) -> list[str]:
     return [other["value"] for other in row["alternatives"] if other["field"] == "last_entry"]
 
 
-def lists_ends(row: dict[str, Any], low: int, high: int) -> bool:
+def lists_ends(row: dict[str, Any], low: int | None, high: int) -> bool:
     """Whether a row lists the other ends from one to another, and none above."""
     [ends] = find_ends(row)
-    return is_within(ends, low) and ends.endswith(f"..{high}")
+    return low is not None and is_within(ends, low) and ends.endswith(f"..{high}")
 
 
 ENDS: Final[dict[str, Callable[[World, Writer], object]]] = {
