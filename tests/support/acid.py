@@ -143,7 +143,8 @@ def is_hold(row: Mapping[str, Any]) -> bool:
     )
 
 
-def _write_set(row: Mapping[str, Any], entry: int) -> frozenset[str]:
+def write_set(row: Mapping[str, Any], entry: int) -> frozenset[str]:
+    """Return the bookies that an entry of a ledger was written to."""
     ensemble: Sequence[str] = [members for first, members in row["segments"] if first <= entry][-1:]
     members = ensemble[0] if ensemble else ()
     return frozenset(members[(entry + k) % len(members)] for k in range(row["W"])) if members else frozenset()
@@ -178,7 +179,7 @@ def _compare(judgement: Judgement, true: Mapping[str, Any], found: Mapping[str, 
         if name == "ctime" and not true["ctime_stored"]:
             continue
         mark(name, equal=wanted[name] == found[name])
-    sets = [(_write_set(true, entry), _write_set(found, entry)) for entry in range(end_of(true) + 1)]
+    sets = [(write_set(true, entry), write_set(found, entry)) for entry in range(end_of(true) + 1)]
     mark("segments_exact", equal=true["segments"] == found["segments"])
     mark("segments_equivalent", equal=all(a == b for a, b in sets))
     mark("segments_readable", equal=all(a & b for a, b in sets))
