@@ -60,7 +60,7 @@ from recovery.codecs.store import (
 )
 
 _REMOVED: Final = (SHORT_TREE, LONG_TREE)
-"""What thaw removes if a freeze made it and it is empty; a process that runs may count on LOCKS by then."""
+"""What thaw removes if a full freeze made it and it is empty; a process that runs may count on LOCKS by then."""
 _LISTED: Final = (ROOT, SHORT_TREE, LONG_TREE)
 """Nodes whose names bookies may have cached, and must ask for again."""
 _TOUCH: Final = "bkmeta-touch"
@@ -315,11 +315,18 @@ def propose_thaw(store: ControlledStore, root: str, history: FreezeHistory) -> F
                 f"has the rights {acl.text}, which no freeze of this journal gave it",
                 f"set them to {wanted} by hand if these are right, and thaw again",
             )
-        if before is None and key in _REMOVED and not store.children(join_key(root, key)):
+        # Where clients go on, the first ledger may come below it at any time: it stays, and the hash is the same.
+        is_shut = before is None and not _may_create(acl.text, history.identity)
+        if is_shut and key in _REMOVED and not store.children(join_key(root, key)):
             changes.append(AclChange(key, acl.text, None))
         else:
             changes.append(AclChange(key, acl.text, wanted))
     return FreezeProposal("thaw", root, node.created_txn, history.identity, None, tuple(changes), tuple(notes))
+
+
+def _may_create(acl: str, identity: str) -> bool:
+    """Whether anybody but an identity may create nodes below one with these rights."""
+    return any("c" in right.perms for right in parse_acl(acl) if name_principal(right) != identity)
 
 
 def _adopt_generators(store: ControlledStore, root: str, history: FreezeHistory) -> None:

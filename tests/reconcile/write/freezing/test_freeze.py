@@ -150,6 +150,20 @@ def test_the_changes_of_a_freeze_of_deletes_only(tmp_path: Path) -> None:
     assert {key: rights for key, rights in _rights(store).items() if key not in left} == before
 
 
+def test_the_thaw_of_deletes_only_is_the_same_whatever_clients_make_meanwhile(tmp_path: Path) -> None:
+    """The first ledger with a long id may come while a person reads the changes: the hash that was shown holds."""
+    store = _cluster()
+    _freeze(store, tmp_path, deletes_only=True)
+    history = freeze.read_history(tmp_path, ROOT)
+    assert history is not None
+    shown = freeze.propose_thaw(store, ROOT, history)
+    assert freeze.AclChange("/000", f"world:anyone:cdwa,{OURS}:cdrwa", OPEN) in shown.changes
+    store.write([Write(f"{ROOT}/000/L0001", b"record")])
+    assert freeze.propose_thaw(store, ROOT, history).hash == shown.hash
+    _thaw(store, tmp_path)
+    assert _rights(store)[f"{ROOT}/000"] == OPEN
+
+
 def test_in_a_flat_root_clients_go_on_where_only_deletes_are_frozen(tmp_path: Path) -> None:
     """READ of the root is taken, in which the ledgers are; CREATE is not, and it counts as frozen all the same."""
     store = MemoryStore()

@@ -161,9 +161,8 @@ def test_only_what_a_freeze_made_is_removed_and_only_if_it_is_empty() -> None:
             store.write([Write(f"{ROOT}/00/0000/L0007", None, 0)])
             store.write([Write(f"{ROOT}/00/0000", None, 0)])
         store.set_acl(f"{ROOT}/00", rights["/00"], expected=0)
-        history = FreezeHistory(
-            originals={"/00": before}, frozen_as={"/00": {SHUT}}, root_txn=created_txn(store), former=OPEN
-        )
+        history = FreezeHistory(identity=OURS, originals={"/00": before}, frozen_as={"/00": {SHUT}}, former=OPEN)
+        history.root_txn = created_txn(store)
         assert propose_thaw(store, ROOT, history).changes == (AclChange("/00", SHUT, wanted),)
 
 
