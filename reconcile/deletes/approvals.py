@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 from reconcile.deletes.policy import DeletePolicy
 from reconcile.deletes.signatures import Signature, canonicalize, sign
 from reconcile.errors import Advice, GuardRefusedError, Remedy
-from reconcile.words import list_names
+from reconcile.words import count_noun, list_names
 from reconcile.write.audit_journal import Approval
 from recovery.errors import InputError
 
@@ -189,10 +189,11 @@ def require_approvals(
     if len(signed) < policy.signatures:
         signers = list_names([approval.by for approval in signed.values()]) if signed else "no person"
         problem = (
-            f"needs {policy.signatures} signatures, those of {policy.approvals} people and of the one who made it; "
-            f"it has {len(signed)} ({signers})"
+            f"needs {policy.signatures} signatures, those of {count_noun(policy.approvals, 'person', 'people')} and of "
+            f"the one who made it; it has {len(signed)} ({signers})"
         )
-        raise GuardRefusedError(f"the {subject.kind}", problem, Remedy(Advice.APPROVE, str(subject)))
+        name = "loss" if subject.kind is Approvable.LOST else subject.kind
+        raise GuardRefusedError(f"the {name}", problem, Remedy(Advice.APPROVE, str(subject)))
     return tuple(signed.values())
 
 

@@ -18,6 +18,7 @@ from reconcile.deletes._pb import tombstones_pb2 as pb
 from reconcile.deletes.nodes import VERSION
 from reconcile.deletes.signatures import canonicalize
 from reconcile.operator_files import read_operator_text
+from reconcile.words import count_noun
 from recovery.errors import FormatError, InputError, Reason
 
 MOST_IN_A_DAY: Final = 1000
@@ -206,8 +207,8 @@ def require_possible(policy: DeletePolicy, where: str) -> None:
         raise InputError(where, problem, "give each person one name and one key")
     if len(keys) < policy.signatures:
         problem = (
-            f"asks for {policy.signatures} signatures, those of {policy.approvals} people and of the one who made what "
-            f"they approve, and names {len(keys)} keys"
+            f"asks for {policy.signatures} signatures, those of {count_noun(policy.approvals, 'person', 'people')} and "
+            f"of the one who made what is approved, and names {count_noun(len(keys), 'key')}"
         )
         raise InputError(where, problem, "name more people, or ask for fewer approvals")
 

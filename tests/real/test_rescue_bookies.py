@@ -4,6 +4,7 @@ Whole disasters, and faults in the middle of them, are those of `test_rescue_dis
 """
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,7 @@ from tests.support.rescues import (
     write_ledger,
     zookeeper_client,
 )
+from tests.support.signing import make_person
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
@@ -111,6 +113,34 @@ def test_a_bookie_that_is_gone_is_asked_about(site: Site) -> None:
     good, total = read_all(site)
     assert good > total * 0.9
     assert gone.bookie.id in (site.out / "incident.toml").read_text()
+
+
+def test_a_second_person_approves_what_is_given_up_written_and_thawed(site: Site) -> None:
+    """By a policy that is in the store: the same command goes on with each approval, and names the next."""
+    people = [make_person(site.work, name) for name in ("ann", "bob")]
+    words = [word for one in people for word in ("--approver", f"{one.name}={one.public}")]
+    kept = process("delete", "policy", "set", "--metadata", site.uri, "--approvals", "1", *words)
+    assert kept.code == 0, kept.err
+    wipe(site.cluster.zookeeper, ROOT)
+    site.bookies[3].kill()
+    shutil.rmtree(site.work / "home" / "bookies" / "b3")
+    site.has_files, site.with_id = False, 3
+    answers = {"bookies off": "off", "disks of host3": "gone", "quorums": "unknown", "confirm": "any"}
+    answers |= {"wire read": "yes"}
+    approvals: list[Path] = []
+    for kind in ("lost", "plan", "thaw"):
+        waiting = site.rescue(answers=answers, approvals=approvals)
+        assert waiting.code == 5, waiting.out + waiting.err
+        [what] = re.findall(rf"{kind}=[0-9a-f]{{64}}", waiting.result["verdict"])
+        for one in people:
+            approvals.append(site.work / f"{kind}-{one.name}.json")
+            signed = process("approve", what, "--key", one.private, "--out", approvals[-1])
+            assert signed.code == 0, signed.err
+    done = site.rescue(answers=answers, approvals=approvals)
+    assert done.code in (0, 3), done.out + done.err
+    assert done.result["kind"] == "lost"
+    good, total = read_all(site)
+    assert good > total // 2
 
 
 def test_a_topic_comes_back_with_its_ledgers(site: Site) -> None:

@@ -208,11 +208,17 @@ class Site:
         return path
 
     def rescue(
-        self, *, transport: str = "local", answers: Mapping[str, str] | None = None, topic: str | None = None
+        self,
+        *,
+        transport: str = "local",
+        answers: Mapping[str, str] | None = None,
+        topic: str | None = None,
+        approvals: Sequence[Path] = (),
     ) -> Done:
         """Run it to its end, or to where it waits."""
         words = [*self.word(transport=transport), "--answers", self.write_answers(answers or {})]
         words += [] if topic is None else ["--topic", topic]
+        words += [word for path in approvals for word in ("--approval", path)]
         return process("rescue", *words, "--json", patience_s=600)
 
     def read_record(self) -> dict[str, Any]:

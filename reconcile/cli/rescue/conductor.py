@@ -611,8 +611,7 @@ class Conductor:
         if waiting["exit_code"] == Exit.DONE:
             return
         if "hash" not in waiting:
-            remedy = waiting.get("next") or "do what it says, then run this again"
-            raise GuardRefusedError(f"bkmeta {words[0]}", waiting["verdict"], remedy)
+            raise _make_refusal(words, waiting)
         self._run(*words, "--confirm", waiting["hash"], "--reason", "rescue", codes=codes)
 
     def _count_older_copies(self) -> int:
@@ -851,8 +850,7 @@ class Conductor:
         self._record.add_command(command, ran.code, str(result["verdict"]), ran.seconds)
         self._say(f"  {result['verdict']}" + (f" ({ran.seconds:.0f} s)" if ran.seconds >= 1 else ""))
         if ran.code not in codes:
-            remedy = result.get("next") or "do what it says, then run this again"
-            raise GuardRefusedError(f"bkmeta {words[0]}", f"ended with {ran.code}: {result['verdict']}", remedy)
+            raise _make_refusal(words, result, f"ended with {ran.code}: ")
         return result
 
     def _end(self) -> RescueEnd:
@@ -870,6 +868,12 @@ class Conductor:
         left.append(f"from today on, daily: bkmeta capture --metadata {self._uri} --out DIR")
         is_read = self._record.find_phase(RescuePhase.START).get("read_code") == Exit.DONE
         return RescueEnd(self._kind, tuple(left), stay, is_read)
+
+
+def _make_refusal(words: Sequence[object], result: Mapping[str, Any], prefix: str = "") -> GuardRefusedError:
+    """Return the error for a command that did not do its part; what to do next is in it once."""
+    remedy = result.get("next") or "do what it says, then run this again"
+    return GuardRefusedError(f"bkmeta {words[0]}", prefix + result["verdict"].removesuffix(f"; {remedy}"), remedy)
 
 
 def _ask_for_gaps(item: FetchedBookie) -> list[RescueQuestion]:
