@@ -36,7 +36,7 @@ _Step = tuple[str, ...]
 _BEFORE: Final[tuple[_Step, ...]] = (
     (
         "Suspend whatever acts on its own: operators, Helm jobs, init containers, liveness probes.",
-        "They initialise clusters again.",
+        "They initialise clusters again, or start bookies again.",
     ),
     (
         "On each bookie: kill -STOP, then see that it is in state T (ps -o stat=). Never kill -CONT, after",
@@ -46,8 +46,8 @@ _BEFORE: Final[tuple[_Step, ...]] = (
 _AFTER: Final[tuple[_Step, ...]] = (
     ("Take a snapshot of the bookies' volumes.",),
     (
-        "Then kill -KILL the bookies. Where journalWriteData=false, ask a BookKeeper expert first:",
-        "entries may be in memory only.",
+        "Then kill -KILL the bookies, when nothing can start them again: not systemd (Restart=), not a",
+        "kubelet. Where journalWriteData=false, ask a BookKeeper expert first: entries may be in memory only.",
     ),
     ("Never run metaformat. Never run initnewcluster.",),
 )

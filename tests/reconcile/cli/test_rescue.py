@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -145,25 +146,37 @@ def test_a_bookie_is_stopped_where_it_is_and_killed(tmp_path: Path) -> None:
     assert (failed.code, failed.err) == (1, "no disk")
 
 
+INSIDE = ("unshare", "--fork", "--pid", "--mount-proc", "--kill-child")
+"""Runs a command as the first process of a container."""
+
+
+def require_containers() -> None:
+    """Skip a test where this machine makes no namespace of processes."""
+    if subprocess.run([*INSIDE, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine lets no process make a namespace of processes")
+
+
+def put_kubectl(folder: Path, running: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a kubectl onto PATH that runs the words behind -- in a container, as the real one does."""
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    until(lambda: bool(children.read_text().split()), "the container runs")
+    kubectl = folder / "kubectl"
+    kubectl.write_text(
+        '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift\n'
+        f'exec nsenter -t {children.read_text().split()[0]} -p -m "$@"\n'
+    )
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
 @pytest.mark.real
 def test_a_stop_from_inside_a_container_is_not_believed(
     zookeeper_server: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first process ignores STOP from inside: that is seen, and nothing is collected; the way out is said."""
-    inside = ["unshare", "--fork", "--pid", "--mount-proc", "--kill-child"]
-    if subprocess.run([*inside, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this machine lets no process make a namespace of processes")
-    with fake_bookie(tmp_path, *inside) as running:
-        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
-        until(lambda: bool(children.read_text().split()), "the container runs")
-        kubectl = tmp_path / "kubectl"
-        # As kubectl does: the words behind -- are run inside.
-        kubectl.write_text(
-            '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift\n'
-            f'exec nsenter -t {children.read_text().split()[0]} -p -m "$@"\n'
-        )
-        kubectl.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    require_containers()
+    with fake_bookie(tmp_path, *INSIDE) as running:
+        put_kubectl(tmp_path, running, monkeypatch)
         text = BOOKIE.replace("local", "kubectl").replace("/etc/bk.conf", str(tmp_path / "bk.conf"))
         hosts = write_hosts(tmp_path, text + 'host = "pulsar/bk-0"\n')
         uri = f"zk+hierarchical://{zookeeper_server.hosts}/nothing/ledgers"
@@ -172,6 +185,37 @@ def test_a_stop_from_inside_a_container_is_not_believed(
         assert "bk1: process 1 is in state S after kill -STOP" in refused.result["verdict"]
         assert "from its node" in refused.result["verdict"]
         assert not (tmp_path / "out" / "inv").exists()
+
+
+def test_a_bookie_that_is_not_a_containers_first_process_is_stopped_from_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a pod whose containers share their processes."""
+    require_containers()
+    with fake_bookie(tmp_path, *INSIDE, "sh", "-c", '"$0" "$@" & wait') as running:
+        put_kubectl(tmp_path, running, monkeypatch)
+        text, pod = str(tmp_path / "bk.conf"), Host("bk1", Transport.KUBECTL, "pulsar/bk-0/rescue", "")
+        until(lambda: bool(parse_processes(run_script(pod, build_stop(text)).out)), "the bookie runs")
+        assert [item.state for item in parse_processes(run_script(pod, build_stop(text)).out)] == ["T"]
+        assert parse_processes(run_script(pod, build_kill(text)).out) == []
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_the_loop_of_the_kubernetes_page_stops_a_containers_first_process(tmp_path: Path, *, is_stopped: bool) -> None:
+    """From the node. Then a TERM, as the kubelet sends it, begins no clean stop; without the loop it does."""
+    require_containers()
+    page = (Path(__file__).resolve().parents[3] / "docs/operations/kubernetes.md").read_text()
+    [loop] = [line.strip() for line in page.splitlines() if line.strip().startswith("for p in")]
+    java, clean, up = tmp_path / "java", tmp_path / "clean", tmp_path / "up"
+    shutil.copy(shutil.which("sh") or "/bin/sh", java)
+    bookie = f"trap 'touch {clean}' TERM; touch {up}; while :; do sleep 0.1; done"
+    node = (
+        f'{shlex.join(INSIDE)} {java} -c "{bookie}" org.apache.bookkeeper.server.Main &\n'
+        f"while [ ! -e {up} ]; do sleep 0.1; done\n{loop if is_stopped else 'true'}\nkill -TERM $(pgrep -x java)\n"
+        f"{'' if is_stopped else f'while [ ! -e {clean} ]; do sleep 0.1; done'}\nkill -KILL $(pgrep -x java)\nwait\n"
+    )
+    done = subprocess.run([*INSIDE, "sh", "-c", node], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout.split() == ["State:", "T", "(stopped)"], clean.exists()) == (is_stopped, not is_stopped)
 
 
 @pytest.mark.real
