@@ -230,6 +230,21 @@ def _find_telemetry() -> "Telemetry | None":
     return None if context is None else context.meta.get(TELEMETRY)
 
 
+def say_line(text: str, *, err: bool = False) -> None:
+    """Print a line for people; on a terminal above a bar that is drawn there.
+
+    Args:
+        text: of the line, or of several.
+        err: whether it goes to stderr.
+    """
+    stream = sys.stderr if err else sys.stdout
+    # While it draws, rich stands for the stream. click writes past it, into the line of the bar.
+    if hasattr(stream, "rich_proxied_file") and stream.isatty():
+        print(printable(text), file=stream)
+    else:
+        click.echo(printable(text), err=err)
+
+
 def list_settings() -> "list[Setting]":
     """Return the settings of the command that runs, as far as they are no defaults; none where a program calls."""
     return [] if click.get_current_context(silent=True) is None else list_chosen(effective_settings())

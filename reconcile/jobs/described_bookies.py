@@ -6,10 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from reconcile.jobs.context import Context, connect
 from reconcile.plan.bookie_starts import BookieSource, KnownBookie, hash_cookie
 from reconcile.rules.holds import find_without_index
+from reconcile.snapshots import find_snapshots
 from recovery.codecs import cookie
 from recovery.codecs.blocking_cookie import is_blocking
+from recovery.codecs.store import COOKIES
 from recovery.collect.disk.folders import FolderRole
 from recovery.dataset import Dataset, read_inventories
 from recovery.errors import FormatError
@@ -29,6 +32,26 @@ class DescribedBookie:
     known: KnownBookie
     of_disks: bytes | None
     own: bytes | None
+
+
+def list_recorded_bookies(snapshots: Sequence[str], uri: str, context: Context) -> frozenset[str]:
+    """Return the ids of the bookies that some snapshots have a cookie of.
+
+    Args:
+        snapshots: as `reconcile.snapshots` takes them.
+        uri: of the store that they are of.
+        context: of the job.
+
+    Raises:
+        InputError: a path leads nowhere, or to nothing of a store.
+        UnavailableError: a store does not answer.
+    """
+    names: set[str] = set()
+    with find_snapshots(snapshots, uri) as uris:
+        for given in uris:
+            with connect(given, context) as opened:
+                names.update(opened.store.children(opened.root.rstrip("/") + COOKIES) or ())
+    return frozenset(name for name in names if is_bookie_id(name))
 
 
 def describe_bookies(

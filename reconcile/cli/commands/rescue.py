@@ -11,7 +11,7 @@ import click
 from reconcile.cli.approval import approval_option, carry_approvals
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FILE, FOLDER, make_output, now, output_options, quote_command
-from reconcile.cli.output import Output, Result
+from reconcile.cli.output import Output, Result, say_line
 from reconcile.words import count_noun, printable
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def rescue(
         sys.exit(output.show(shown))
 
     def say(line: str) -> None:
-        click.echo(printable(line), err=as_json)
+        say_line(line, err=as_json)
 
     command = quote_command("bkmeta", "rescue", "--metadata", uri, "--hosts", hosts_file, "--out", out)
     command += f" {quote_command('--topic', topic)}" if topic is not None else ""
@@ -217,6 +217,7 @@ def _show_status(out: Path) -> Result:
 def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Iterator[str]:
     """Yield every step with what it runs, as far as that is known before anything was looked at."""
     from reconcile.cli.rescue import scripts
+    from reconcile.cli.rescue.conductor import name_rehearsal
     from reconcile.cli.rescue.transports import make_command
     from reconcile.stores import has_rights
 
@@ -244,6 +245,9 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Itera
         yield f"  $ {quote_command('bkmeta', 'undelete', '--metadata', uri, '--topic', topic, '--out', plan)}"
     yield "4 review"
     yield f"  $ {quote_command('bkmeta', 'plan', 'show', plan)}"
+    if topic is None and (root := name_rehearsal(uri)) is not None:
+        yield f"  $ {quote_command('bkmeta', 'rehearse', plan, '--metadata', root)}"
+        yield f"  $ {quote_command('bkmeta', 'rehearse', plan, '--metadata', root, '--remove')}"
     yield "5 restore"
     yield f"  $ {quote_command('bkmeta', 'apply', plan, '--incident', incident, '--confirm', 'HASH')}"
     yield "6 start"

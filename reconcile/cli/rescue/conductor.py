@@ -42,6 +42,7 @@ from reconcile.deletes.approvals import Approvable, read_approval
 from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.estimates import EstimatedStep, estimate_s, in_words
 from reconcile.jobs.context import connect
+from reconcile.jobs.described_bookies import list_recorded_bookies
 from reconcile.jobs.plans.review import list_plan_ledgers
 from reconcile.jobs.upper_layers import have_topics
 from reconcile.plan.views.ledger_lists import HeldChoice, LedgerFilter, list_reuse_locked, select_held
@@ -245,10 +246,28 @@ class Conductor:
         unread = [item for item in collected if not item.is_complete]
         facts["gaps"] = {item.name: [gap.path for gap in item.gaps] for item in unread if item.bookie is not None}
         self._answer_all([question for item in unread for question in _ask_for_gaps(item)])
-        named = {bookie.name: bookie.bookie for bookie in self._hosts.bookies}
-        nameless = [item for item in unread if item.bookie is None and named[item.name] is None]
-        text = "what is the id of {}, as ledger metadata names it?"
-        self._answer_all([RescueQuestion(f"id of {item.name}", text.format(item.name)) for item in nameless])
+        self._name_bookies()
+
+    def _name_bookies(self) -> None:
+        """Find the ids of bookies that nothing on their disks names, by the snapshots, or ask for them."""
+        nameless = [bookie.name for bookie in self._hosts.bookies if self._find_id(bookie) is None]
+        if not nameless:
+            return
+        known = {self._find_id(bookie) for bookie in self._hosts.bookies}
+        context = make_context(self._output, self._find_identity())
+        left = sorted(list_recorded_bookies(self._list_snapshots(), self._uri, context) - known)
+        if len(nameless) == len(left) == 1:
+            self._say(f"{nameless[0]}: its id is {left[0]}, the only one of the snapshots that no other bookie has")
+            self._record.find_phase(RescuePhase.COLLECT)["named"] = {nameless[0]: left[0]}
+            return
+        self._answer_all([questions.ask_for_id(name, left) for name in nameless])
+
+    def _find_id(self, bookie: BookieHost) -> str | None:
+        """Return a bookie's id, from its disks, the file of hosts, the snapshots, or an answer; None: not known."""
+        facts = self._record.find_phase(RescuePhase.COLLECT)
+        collected, named = facts.get("bookies", {}), facts.get("named", {})
+        found: str | None = collected.get(bookie.name) or bookie.bookie or named.get(bookie.name)
+        return found or self._record.find_answer(f"id of {bookie.name}")
 
     def _collect_all(self) -> list[FetchedBookie]:
         """Collect every bookie, all at once, and say each as it is done."""
@@ -279,7 +298,9 @@ class Conductor:
         shown = self._run("plan", "show", facts["plan"], codes=(*_READ, Exit.REFUSED))
         self._say(f"the report: {Path(facts['plan']) / 'report.html'}")
         known = [shown["verdict"], *facts.get("topics", [])]
-        if (root := self._name_rehearsal()) is not None and self._kind == LOST:
+        # What is lost for certain is said before a person confirms.
+        known += [facts["verdict"]] if "verdict" in facts else []
+        if (root := name_rehearsal(self._uri)) is not None and self._kind == LOST:
             words = ["rehearse", facts["plan"], "--metadata", root, *self._build_disk_options("1000")]
             self._expect(EstimatedStep.APPLY, self._count_writes())
             known.append(f"rehearsed: {self._run(*words, codes=_READ)['verdict']}")
@@ -392,6 +413,9 @@ class Conductor:
         older = plan["counts"].get("ids_reused", 0)
         reuse = questions.ask_for_older_ledgers(older) if older else None
         sessions = [questions.ask_for_session(row) for row in plan["deletions"] if row["undecided"]]
+        if reuse is not None:
+            # That these are to be saved is asked now, and no longer true when the plan is confirmed.
+            self._record.find_phase(RescuePhase.DECIDE).pop("verdict", None)
         self._answer_all([*(one for one in (keys, quorums, reuse) if one is not None), *sessions])
         if keys is not None and self._answer(keys) == "added":
             plan = self._make_plan("recover with passwords")
@@ -414,7 +438,9 @@ class Conductor:
         self._expect(EstimatedStep.RECOVER, copies)
         words = ["recover", "--incident", self._incident, *(["--pulsar"] if facts["has_topics"] else [])]
         words += self._build_approvals(Approvable.LOST)
-        return self._run_once(name, words, codes=_READ)
+        made = self._run_once(name, words, codes=_READ)
+        facts["verdict"] = made["verdict"]
+        return made
 
     def _list_inventories(self) -> Iterator[Path]:
         for bookie in self._hosts.bookies:
@@ -630,9 +656,8 @@ class Conductor:
 
     def _start_bookies(self) -> None:
         starts = {row["bookie"]: row for row in self._record.find_phase(RescuePhase.RESTORE)["starts"]}
-        ids = self._record.find_phase(RescuePhase.COLLECT).get("bookies", {})
         for bookie in self._hosts.bookies:
-            name = ids.get(bookie.name) or bookie.bookie
+            name = self._find_id(bookie)
             if self._record.find_answer(f"host {bookie.name}") == "down":
                 self._say(f"{bookie.name} was not reached, and stays off")
                 continue
@@ -746,11 +771,6 @@ class Conductor:
         words = [f"{bookie}={folder}" for bookie, folders in disks.items() for folder in folders]
         return ["--sample", sample, *(word for disk in words for word in ("--disk", disk))] if words else []
 
-    def _name_rehearsal(self) -> str | None:
-        """Return the URI of a root for rehearsals beside the cluster's; None: where it is cannot be told."""
-        is_plain = re.fullmatch(r"[a-z+]+://[^/]+/.+", self._uri) is not None
-        return f"{self._uri.rstrip('/')}-rehearsal" if is_plain else None
-
     def _name_plan(self) -> Path:
         """Return a folder for another plan."""
         number = 1
@@ -770,11 +790,11 @@ class Conductor:
         values: dict[str, Any] = {**self._hosts.incident, "store": self._uri}
         if self._kind == LOST:
             for bookie in self._hosts.bookies:
-                name = ids.get(bookie.name) or bookie.bookie or self._record.find_answer(f"id of {bookie.name}")
+                name = self._find_id(bookie)
                 members += [name] if name and name not in members else []
             values |= {"bookies": members, "inventories": str(self._out.absolute() / "inv")}
             gone = [b for b in self._hosts.bookies if self._record.find_answer(f"disks of {b.name}") == "gone"]
-            lost = [ids.get(b.name) or b.bookie or self._record.find_answer(f"id of {b.name}") for b in gone]
+            lost = [self._find_id(bookie) for bookie in gone]
             for name, paths in self._record.find_phase(RescuePhase.COLLECT).get("gaps", {}).items():
                 given_up = [p for p in paths if self._record.find_answer(f"folder {p} of {name}") == "gone"]
                 lost += [f"{ids[name]}={path}" for path in given_up]
@@ -860,6 +880,9 @@ class Conductor:
         when = self._record.now().isoformat(timespec="seconds")
         left = [f"as of {when}: {self._record.find_phase(RescuePhase.START).get('read', '')}"]
         left += [f"{bookie} must not start: {reason}" for bookie, reason in stay.items()]
+        if decided.get("saved"):
+            text = f"older ledgers of {count_noun(len(decided['older']), 'id')} are in {self._out / _OLDER}"
+            left.append(f"{text}: give them to the team that wrote them")
         left += decided.get("unload", [])
         if decided.get("has_topics"):
             left.append("restart the brokers, or start them now: they read topics and subscriptions again")
@@ -868,6 +891,12 @@ class Conductor:
         left.append(f"from today on, daily: bkmeta capture --metadata {self._uri} --out DIR")
         is_read = self._record.find_phase(RescuePhase.START).get("read_code") == Exit.DONE
         return RescueEnd(self._kind, tuple(left), stay, is_read)
+
+
+def name_rehearsal(uri: str) -> str | None:
+    """Return the URI of a root for rehearsals beside the cluster's; None: where it is cannot be told."""
+    is_plain = re.fullmatch(r"[a-z+]+://[^/]+/.+", uri) is not None
+    return f"{uri.rstrip('/')}-rehearsal" if is_plain else None
 
 
 def _make_refusal(words: Sequence[object], result: Mapping[str, Any], prefix: str = "") -> GuardRefusedError:

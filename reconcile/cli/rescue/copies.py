@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -104,7 +105,8 @@ def collect_bookie(bookie: BookieHost, folder: Path, passwords: Path | None) -> 
         inventory.verify()
         [row] = inventory.read("bookies").to_pylist()
     except (HostError, RecoveryError) as error:
-        return FetchedBookie(bookie.name, None, is_complete=False, verdict=f"not collected: {error}")
+        problem = str(error).removeprefix(f"{bookie.name}: ")
+        return FetchedBookie(bookie.name, None, is_complete=False, verdict=f"not collected: {problem}")
     unread = dict.fromkeys(item["path"] for item in row["dirs"] if not item["complete"])
     damage = inventory.read("damage", columns=["file", "reason"]).to_pylist()
     missing = {item["file"] for item in damage if item["reason"] == Reason.MISSING}
@@ -118,7 +120,7 @@ def collect_bookie(bookie: BookieHost, folder: Path, passwords: Path | None) -> 
 def _collect_here(bookie: BookieHost, target: Path, passwords: Path | None) -> None:
     words = ["collect", "--bookie-conf", bookie.conf, "--out", str(target), "--json"]
     words += [] if passwords is None else ["--passwords", str(passwords)]
-    done = subprocess.run(make_own_command(*words), stdout=subprocess.PIPE, check=False)
+    done = subprocess.run(make_own_command(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     _require_done(bookie.name, "collect", done.returncode, done.stdout)
 
 
@@ -182,7 +184,8 @@ def export_ledgers(
     shutil.rmtree(target, ignore_errors=True)
     fresh.rename(target)
     room.remove()
-    return SavedLedgers(f"written to {target}: {result['verdict']}", problem)
+    verdict = re.sub(rf" written to {re.escape(room.path)}/\S+", "", result["verdict"])
+    return SavedLedgers(f"written to {target}: {verdict}", problem)
 
 
 @dataclass(frozen=True, slots=True)

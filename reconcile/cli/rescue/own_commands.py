@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import IO, Any
 
-import click
-
-from reconcile.cli.output import Output
+from reconcile.cli.output import Output, say_line
 from reconcile.cli.rescue.transports import make_own_command
 from reconcile.jobs.context import StageProgress
-from reconcile.words import printable
 
 _NO_RESULT = {"verdict": "it ended without a result", "next": "", "counts": {}}
 
@@ -42,7 +39,10 @@ def run_own(words: tuple[object, ...], environment: Mapping[str, str], output: O
     stderr = subprocess.PIPE if output.is_drawn else subprocess.DEVNULL if is_told else None
     with (
         output.progress(f"bkmeta {words[0]}", "steps") as show,
-        subprocess.Popen(program, stdout=subprocess.PIPE, stderr=stderr, env=dict(environment)) as running,
+        # Not of this terminal: at one it would ask a person by itself, and what it asks is not seen.
+        subprocess.Popen(
+            program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=dict(environment)
+        ) as running,
     ):
         reader = None
         if running.stderr is not None:
@@ -70,6 +70,6 @@ def _pass_on(stderr: IO[bytes], show: StageProgress, is_told: bool) -> None:  # 
             event = None
         if not isinstance(event, dict) or "event" not in event:
             if not is_told:
-                click.echo(printable(text), err=True)
+                say_line(text, err=True)
         elif event["event"] == "progress":
             show(event["done"], event["total"], event["stage"])

@@ -27,7 +27,7 @@ def ask_what_happened(ledgers: int, seen: Mapping[str, Any], *, can_freeze: bool
             "lost": "the store was lost, emptied, or put back from an older copy: every bookie is stopped at once",
             "deletes": f"ledgers of a live cluster were deleted by mistake: they come back; {kept}",
         },
-        "lost" if seen.get("level") == "critical" else "deletes",
+        "lost" if seen.get("level") == "critical" else None,
     )
 
 
@@ -106,6 +106,17 @@ def ask_for_folder(item: FetchedBookie, gap: Gap) -> RescueQuestion:
     problem = "is missing" if gap.is_missing else "was not read whole"
     text = f"folder {gap.path} of {item.name} {problem}: may it come back?"
     return RescueQuestion(f"folder {gap.path} of {item.name}", text, (item.verdict,), _COMES_BACK, "back")
+
+
+def ask_for_id(name: str, recorded: Sequence[str]) -> RescueQuestion:
+    """Return the question for the id of a bookie that nothing on its disks names.
+
+    Args:
+        name: of the bookie.
+        recorded: ids of the snapshots that no other bookie has.
+    """
+    known = (f"the snapshots name {list_names(recorded)}, too",) if recorded else ()
+    return RescueQuestion(f"id of {name}", f"what is the id of {name}, as ledger metadata names it?", known)
 
 
 def ask_for_session(row: Mapping[str, Any]) -> RescueQuestion:

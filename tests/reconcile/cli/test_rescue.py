@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +28,7 @@ from reconcile.cli.rescue import questions
 from reconcile.cli.rescue.conductor import Conductor
 from reconcile.cli.rescue.copies import FetchedBookie, Gap, SavedLedgers, export_ledgers
 from reconcile.cli.rescue.hosts import Host, Transport, read_hosts
-from reconcile.cli.rescue.own_commands import Ran
+from reconcile.cli.rescue.own_commands import Ran, run_own
 from reconcile.cli.rescue.record import RescuePhase, RescueQuestion, RescueRecord, read_answers, read_record
 from reconcile.cli.rescue.scripts import build_kill, build_start, build_stop, parse_processes
 from reconcile.cli.rescue.transports import HostError, make_command, require_done, run_script
@@ -281,7 +283,7 @@ def test_a_person_is_asked_on_a_terminal(zookeeper_server: ZooKeeperServer, tmp_
     command = [str(PROGRAM), "rescue", *words]
     with subprocess.Popen(command, stdin=there, stdout=there, stderr=there, env=environment()) as running:
         os.close(there)
-        shown = read_until(here, b"kind [")
+        shown = read_until(here, b"kind: ")
         os.write(here, b"nonsense\nlost\n")
         shown += read_until(here, b"bookies off [")
         os.write(here, b"off\n")
@@ -296,6 +298,8 @@ def test_a_person_is_asked_on_a_terminal(zookeeper_server: ZooKeeperServer, tmp_
         b"is not one of",
     ):
         assert text in shown, shown
+    # What a command says is a line of its own, and not behind a bar.
+    assert re.search(rb"(\x1b\[2K|\n)THE FIRST TEN MINUTES", shown), shown
     record = read_record(tmp_path / "out")
     assert record is not None
     assert record["answers"]["kind"]["answer"] == "lost"
@@ -308,6 +312,25 @@ def read_until(terminal: int, words: bytes) -> bytes:
     while words not in shown:
         shown += os.read(terminal, 65_536)
     return shown
+
+
+def test_a_command_of_a_rescue_asks_no_person_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a terminal, too, where `freeze` alone asks for the hash: its question would not be seen."""
+    ask = "import json, sys; print(json.dumps({'verdict': str(sys.stdin.isatty()), 'exit_code': 0}))"
+    monkeypatch.setattr(
+        "reconcile.cli.rescue.own_commands.make_own_command", lambda *_words: [sys.executable, "-c", ask]
+    )
+    output = Output(as_json=True, progress="none")
+    leader, terminal = os.openpty()
+    before = os.dup(0)
+    os.dup2(terminal, 0)
+    try:
+        ran = run_own(("freeze",), os.environ, output, is_told=False)
+    finally:
+        os.dup2(before, 0)
+        for handle in (leader, terminal, before):
+            os.close(handle)
+    assert (ran.code, ran.result["verdict"]) == (0, "False")
 
 
 def test_answers_and_records_are_checked(tmp_path: Path) -> None:
@@ -519,6 +542,31 @@ def test_what_is_gone_is_given_up_by_name(
     assert conductor._build_disk_options("all") == ["--sample", "all", "--disk", "b1:3181=/disk1"]
 
 
+@pytest.mark.parametrize("recorded", [{"b1:3181", "b2:3181"}, {"b1:3181", "b2:3181", "b3:3181"}, {"b1:3181"}])
+def test_the_id_of_a_bookie_without_disks_is_asked_for_only_where_snapshots_do_not_tell(
+    recorded: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do where one bookie is left; where several are, they are named."""
+    collected = {
+        "bk1": FetchedBookie("bk1", "b1:3181", is_complete=True, verdict="whole"),
+        "bk2": FetchedBookie("bk2", None, is_complete=False, verdict="not collected"),
+    }
+    monkeypatch.setattr("reconcile.cli.rescue.conductor.collect_bookie", lambda bookie, *_: collected[bookie.name])
+    monkeypatch.setattr("reconcile.cli.rescue.conductor.list_recorded_bookies", lambda *_: frozenset(recorded))
+    answers = {"disks of bk2": "gone", "id of bk2": "b3:3181"}
+    conductor, asked = make_conductor(tmp_path, answers, text=BOOKIE + BOOKIE.replace("bk1", "bk2"))
+    conductor._record.find_phase(RescuePhase.LOOK)["kind"] = "lost"
+    conductor._collect()
+    is_told = len(recorded) == 2
+    assert asked == ["disks of bk2"] + ([] if is_told else ["id of bk2"])
+    conductor._write_incident()
+    written = tomllib.loads((tmp_path / "incident.toml").read_text())
+    assert written["lost"] == ["b2:3181" if is_told else "b3:3181"]
+    assert written["bookies"] == ["b1:3181", *written["lost"]]
+    named = questions.ask_for_id("bk2", sorted(recorded - {"b1:3181"})).known
+    assert [name in line for line in named for name in sorted(recorded - {"b1:3181"})] == [True] * (len(recorded) - 1)
+
+
 @pytest.mark.real
 def test_rights_of_a_secured_store_are_asked_for(zookeeper_server: ZooKeeperServer, tmp_path: Path) -> None:
     """Where the plan names none for some keys; an open store asks nothing."""
@@ -611,8 +659,8 @@ def test_a_dry_run_prints_every_step_and_makes_nothing(tmp_path: Path, capsys: p
     words = ["rescue", "--metadata", "zk+hierarchical://nowhere.invalid:1/ledgers", "--hosts", hosts, "--out", out]
     shown = run(capsys, *words, "--dry-run")
     assert (shown.code, out.exists()) == (0, False)
-    for step in ("0 look", "1 stop", "2 collect", "3 decide", "4 review", "5 restore", "6 start", "bkmeta thaw"):
-        assert step in shown.out
+    steps = ("0 look", "1 stop", "2 collect", "3 decide", "4 review", "5 restore", "6 start")
+    assert all(step in shown.out for step in (*steps, "bkmeta rehearse", "bkmeta thaw"))
     # What is done for deletes is not stopping.
     assert all(step in shown.out.partition("instead of steps")[2] for step in ("--deletes-only", "bkmeta undelete"))
     status = run(capsys, "rescue", "status", "--out", out, "--json")
