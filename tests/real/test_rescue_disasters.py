@@ -259,7 +259,7 @@ def test_whatever_fails_it_comes_to_the_same_end(
         faults = fail_until_done(Disaster(**{**vars(disaster), "answers": answers, "hosts": hosts}), server, rng)
         asked = set(disaster.site.read_record()["answers"])
         # A soak shows its figures.
-        print(f"{happen.__name__}, seed {BASE + seed}: {faults}, {len(asked)} answers")  # noqa: T201
+        print(f"{happen.__name__}, seed {BASE + seed}: {faults}, {len(asked)} answers")  # noqa: T201 - see above
         for bookie in hosts.values():
             # Its host crashed after its ledgers were read: a person starts it.
             if bookie is not None and not disaster.site.runs(bookie):
