@@ -1,6 +1,7 @@
 """Names: of import packages, which other distributions may have; of test files, classes and functions."""
 
 import ast
+import functools
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +15,7 @@ ROOT = TESTS.parent
 PACKAGES = ("recovery", "reconcile", "backends")
 
 
+@functools.cache
 def _parse() -> list[ast.Module]:
     paths = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "_pb" not in path.parts)
     return [ast.parse(path.read_text()) for path in paths]

@@ -126,8 +126,13 @@ def _sources() -> tuple[tuple[str, ast.Module], ...]:
     )
 
 
+@functools.cache
+def _list_nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree))
+
+
 def _bound_names(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in _list_nodes(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
                 yield name
@@ -166,7 +171,7 @@ def test_functions_are_verbs() -> None:
     participles = {
         f"{path}: {function.name}"
         for path, tree in _sources()
-        for function in ast.walk(tree)
+        for function in _list_nodes(tree)
         if isinstance(function, ast.FunctionDef) and not _is_property(function) and _is_participle(function.name)
     }
     assert participles == PARTICIPLES_THAT_STAY.keys()
@@ -178,10 +183,10 @@ def test_no_room_below_the_command_line_names_its_options() -> None:
     for path, tree in _sources():
         if path.startswith(tuple(OPTIONS_THAT_STAY)):
             continue
-        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        docstrings = {id(node.value) for node in _list_nodes(tree) if isinstance(node, ast.Expr)}
         named += [
             f"{path}:{node.lineno}: {node.value}"
-            for node in ast.walk(tree)
+            for node in _list_nodes(tree)
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
             if OPTION.search(node.value)
         ]
