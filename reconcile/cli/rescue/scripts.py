@@ -1,6 +1,7 @@
 """The scripts that a rescue runs on hosts, of POSIX sh: a bookie found, stopped, killed, started; folders copied.
 
 A bookie's process is known by its name, java, and by a text of its command line. A state is that of /proc: T, stopped.
+Names are read by the shell itself: a host has hundreds of processes, and a program started for each takes its time.
 """
 
 import shlex
@@ -9,7 +10,7 @@ from typing import Final
 
 STOPPED: Final = frozenset("Tt")
 _FIND: Final = """find_bookie() { for d in /proc/[0-9]*; do
-[ "$(cat $d/comm 2>/dev/null)" = java ] || continue
+{ read -r name <$d/comm; } 2>/dev/null && [ "$name" = java ] || continue
 tr '\\0' ' ' <$d/cmdline 2>/dev/null | grep -qF -- PATTERN || continue
 s=$(sed 's/.*) //;s/ .*//' $d/stat 2>/dev/null)
 case "$s" in ''|Z|X) ;; *) echo "${d#/proc/} $s" ;; esac
