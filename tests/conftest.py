@@ -20,6 +20,9 @@ settings.register_profile("bkmeta", deadline=None, derandomize=not SOAKED, max_e
 settings.register_profile("fast", settings.get_profile("bkmeta"), max_examples=10)
 settings.load_profile("bkmeta")
 
+# What is loaded and collected stays: garbage is first looked for when all of it is there.
+gc.disable()
+
 # Each session of this process, and of programs that tests start.
 os.environ.update(spark_environment())
 
@@ -46,6 +49,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Leave out of each later collection of garbage what now stays to the end: thousands of tests, and all modules."""
-    gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(50_000, 20, 50)
+    gc.enable()
