@@ -143,7 +143,7 @@ def examine(
     installation: list[Callable[[], list[Check]]] = [
         lambda: [_python()],
         lambda: list(_packages(_requirements(), spark=spark)),
-        lambda: [_owner(name) for name in OURS] + [_one_place()],
+        lambda: [*_owners(), _one_place()],
         lambda: [_java(spark=spark)],
     ]
     tasks: list[Callable[[], list[Check]]] = [
@@ -266,10 +266,15 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _owner(name: str) -> Check:
+def _owners() -> list[Check]:
+    # Asked for once: it reads the list of files of every distribution.
+    owners = importlib.metadata.packages_distributions()
     # An editable install lists no packages of its own: then nobody else may list the name either.
-    owners = set(importlib.metadata.packages_distributions().get(name, [DISTRIBUTION]))
-    strangers = sorted(owners - {DISTRIBUTION})
+    return [_owner(name, owners.get(name, [DISTRIBUTION])) for name in OURS]
+
+
+def _owner(name: str, owners: Sequence[str]) -> Check:
+    strangers = sorted({*owners} - {DISTRIBUTION})
     if strangers:
         remedy = (
             f"use an environment of our own: pip uninstall {' '.join(strangers)}, then install {DISTRIBUTION} again"
