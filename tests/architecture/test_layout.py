@@ -57,6 +57,14 @@ def test_the_page_names_files_that_are_there() -> None:
     assert [name for name in short if name not in {*names, "pyproject.toml"}] == []
 
 
+def test_the_page_of_helpers_names_each() -> None:
+    """Who looks for a helper of tests finds it on tests/support/README.md, and nothing there is gone."""
+    folder = ROOT / "tests" / "support"
+    named = set(re.findall(r"`((?:java/)?\w+\.(?:py|java))`", (folder / "README.md").read_text()))
+    helpers = {path.relative_to(folder).as_posix() for path in (*folder.glob("*.py"), *folder.glob("java/*.java"))}
+    assert named == helpers
+
+
 def test_a_test_file_bears_the_name_of_its_module() -> None:
     """tests/PACKAGE/ROOM/test_MODULE….py tests PACKAGE/ROOM/MODULE.py, or all of that room."""
     strangers = []
