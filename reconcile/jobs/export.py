@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from reconcile.jobs.context import Context, throttle
 from reconcile.jobs.verify import open_disks_of
-from recovery.bookies.entry_files import EntryBatch, EntryFormat, make_writer
+from recovery.bookies.entry_files import MESSAGE_COUNTS, EntryBatch, EntryFormat, make_writer
 from recovery.codecs.entry import header_size
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import DIGEST_SIZES
@@ -136,23 +136,26 @@ def _export_ledger(
     from recovery.bookies.ledger_entries import LedgerReading, read_entries  # noqa: PLC0415 - loaded with the disks
 
     reading = LedgerReading()
-    unfinished = request.out / (name + _UNFINISHED)
-    try:
-        with os.fdopen(create_file(unfinished, secret=True), "wb") as file:
-            writer = make_writer(request.form, file)
-            entries = read_entries(disks, ledger, request.passwords, reading)
-            while batch := list(islice(entries, _AT_ONCE)):
-                writer.write(_make_batch(ledger, batch))
-            writer.close()
-            file.flush()
-            os.fsync(file.fileno())
-        if reading.entries:
+    entries = read_entries(disks, ledger, request.passwords, reading)
+    batch = list(islice(entries, _AT_ONCE))
+    messages = dict.fromkeys(MESSAGE_COUNTS, 0) if request.form is EntryFormat.PULSAR else {}
+    # Most ledgers of a list may be on none of these disks: a file for each would take longer than all else.
+    if batch:
+        unfinished = request.out / (name + _UNFINISHED)
+        try:
+            with os.fdopen(create_file(unfinished, secret=True), "wb") as file:
+                writer = make_writer(request.form, file)
+                while batch:
+                    writer.write(_make_batch(ledger, batch))
+                    batch = list(islice(entries, _AT_ONCE))
+                writer.close()
+                file.flush()
+                os.fsync(file.fileno())
             unfinished.rename(request.out / name)
-        else:
-            unfinished.unlink()
-        sync_folder(request.out)
-    except OSError as error:
-        raise disk_error(request.out, error) from error
+            sync_folder(request.out)
+        except OSError as error:
+            raise disk_error(request.out, error) from error
+        messages = dict(writer.counts)
     last = reading.last
     lists = {"several": reading.several, "unproven": reading.unproven, "unreadable": reading.unreadable}
     # What is unreadable above the highest entry that was read is no gap below it.
@@ -168,7 +171,7 @@ def _export_ledger(
         unreadable=len(reading.unreadable),
         is_sure=reading.is_sure,
         listed={key: tuple(numbers[:LISTED]) for key, numbers in lists.items()},
-        messages=dict(writer.counts),
+        messages=messages,
     )
 
 

@@ -65,6 +65,8 @@ class EntryFormat(StrEnum):
         return _ENDINGS[self]
 
 
+MESSAGE_COUNTS: Final = ("messages", "not_messages", "encrypted", "chunks")
+"""What is counted where Pulsar's messages are asked for."""
 _ENDINGS: Final = {
     EntryFormat.RAW: ".entries",
     EntryFormat.JSONL: ".jsonl",
@@ -219,7 +221,7 @@ class _TableWriter:
 
 class _MessageWriter:
     def __init__(self, sink: BinaryIO, topic: str | None) -> None:
-        self.counts: Counter[str] = Counter(messages=0, not_messages=0, encrypted=0, chunks=0)
+        self.counts = Counter(dict.fromkeys(MESSAGE_COUNTS, 0))
         self._sink = sink
         self._topic = topic
 

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from reconcile.jobs import export
+from recovery.bookies.entry_files import EntryFormat
 from recovery.model.metadata import Digest
+from recovery.out_folder import create_file
 from tests.simulation.bookie_dir import BOOKIE, make_bookie, record
 from tests.support import cases
 from tests.support.command import Done, run
@@ -176,3 +179,24 @@ def test_what_logs_alone_have_is_read_with_them(tmp_path: Path, capsys: pytest.C
         json.loads(line)["payload"] for line in texts[1].splitlines()
     ]
     assert after.result["counts"]["written"] == before.result["counts"]["written"] + 2
+
+
+@pytest.mark.parametrize("form", EntryFormat)
+def test_what_no_disk_has_makes_no_file(
+    form: EntryFormat, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for a moment: of a list of many ledgers most may be elsewhere, and a file of each would be slow."""
+    made: list[str] = []
+
+    def create(path: Path, *, secret: bool) -> int:
+        made.append(path.name)
+        return create_file(path, secret=secret)
+
+    monkeypatch.setattr(export, "create_file", create)
+    (tmp_path / "ids").write_text("\n".join(map(str, range(8, 60))))
+    words = ["--from", tmp_path / "ids", "--as", form, "--out", tmp_path / "out", "--json"]
+    done = run(capsys, "export", 7, *two_bookies(tmp_path), *words)
+    assert made == [f"7{form.ending}.unfinished"]
+    assert [one["file"] for one in done.result["exported"]] == [f"7{form.ending}", *[None] * 52]
+    counted = {"messages", "not_messages", "encrypted", "chunks"} if form is EntryFormat.PULSAR else set()
+    assert all(set(one["messages"]) == counted for one in done.result["exported"])
