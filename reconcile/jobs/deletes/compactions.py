@@ -103,13 +103,13 @@ async def _ask(
     named: dict[str, set[int]] = {}
     with BookieWire(addresses, options) as wire:
         for topic, (ledger, record) in records.items():
-            ledgers = await _Cursor(ledger, record, members, addresses.keys(), wire).read()
+            ledgers = await CursorLedger(ledger, record, members, addresses.keys(), wire).read()
             if ledgers is not None:
                 named[topic] = ledgers
     return named
 
 
-class _Cursor:
+class CursorLedger:
     """The own ledger of one subscription, read from running bookies."""
 
     def __init__(

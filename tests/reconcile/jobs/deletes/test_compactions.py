@@ -9,7 +9,7 @@ import pytest
 from backends.bookie import frames
 from backends.bookie.client import Address
 from backends.bookie.frames import BookieAnswer, BookieQuestion, RequestOutcome, Status
-from reconcile.jobs.deletes.compactions import _Cursor
+from reconcile.jobs.deletes.compactions import CursorLedger
 from recovery.bookies.addresses import BookieNames, NamedMember
 from recovery.codecs import entry
 from recovery.codecs._pb.managed_ledger_pb2 import LongProperty, PositionInfo
@@ -66,7 +66,7 @@ def read(held: Mapping[str, Mapping[int, bytes] | None], *, last: int | None = N
         (Segment(0, NAMES),), Digest.CRC32C, b"",
     )  # fmt: skip
     wire: Any = Bookies(held)
-    return asyncio.run(_Cursor(LedgerId(scope, LEDGER), record, Members(), NAMES, wire).read())
+    return asyncio.run(CursorLedger(LedgerId(scope, LEDGER), record, Members(), NAMES, wire).read())
 
 
 FIRST, SECOND = {0: write(0, 7)}, {1: write(1, 8)}
