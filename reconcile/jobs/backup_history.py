@@ -60,9 +60,9 @@ def _is_same_store(backup: Backup, catalog: Dataset) -> bool:
     with backup.open_base(backup.manifest.bases[-1]) as base:
         made = pa.concat_tables([_list_made(base), _list_made(catalog)])
     by_key = made.group_by("key").aggregate([("txn", "count_distinct"), ("txn", "count")])
-    both = by_key.filter(pc.equal(by_key["txn_count"], 2))
-    same = pc.sum(pc.cast(pc.equal(both["txn_count_distinct"], 1), pa.int64())).as_py() or 0
-    return not both.num_rows or same >= _OURS * both.num_rows
+    shared = by_key.filter(pc.equal(by_key["txn_count"], 2))
+    agreeing = pc.sum(pc.cast(pc.equal(shared["txn_count_distinct"], 1), pa.int64())).as_py() or 0
+    return not shared.num_rows or agreeing >= _OURS * shared.num_rows
 
 
 def _list_made(catalog: Dataset) -> pa.Table:

@@ -120,10 +120,10 @@ def take_copies(values: dict[str, Any], place: str, checksum: str) -> "dict[Ledg
     source = str(values["source"])
     copies = {}
     for ledger, row in _take_rows(values).items():
-        said = (row.get("to", place), row.get("checksum", checksum))
-        if not all(isinstance(text, str) for text in said):
+        texts = (row.get("to", place), row.get("checksum", checksum))
+        if not all(isinstance(text, str) for text in texts):
             raise InputError(source, f"has a copy or checksum of ledger {ledger} that is not text", _COPY_REMEDY)
-        copies[ledger] = said
+        copies[ledger] = texts
     return copies
 
 

@@ -26,6 +26,6 @@ def read_backup_moments(uri: str, starts: Iterable[datetime], catalog: Dataset, 
     backup = open_history(uri, catalog)
     newest = catalog.manifest["coverage"]["txn"]
     times = {time: int(time.timestamp() * 1000) for time in map(find_latest, starts)}
-    reached = {time: at for time, at in times.items() if at <= backup.manifest.until_ms or not keeps_times}
-    last = ((find_last_txn(backup, at), time) for time, at in sorted(reached.items()))
+    reached = {time: at_ms for time, at_ms in times.items() if at_ms <= backup.manifest.until_ms or not keeps_times}
+    last = ((find_last_txn(backup, at_ms), time) for time, at_ms in sorted(reached.items()))
     return [Moment(txn, time) for txn, time in last if txn is not None and (newest is None or txn <= newest)]

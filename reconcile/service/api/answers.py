@@ -513,8 +513,8 @@ def _write_ledgers(folder: Path, ledgers: Sequence[pb.LedgerId]) -> Path:
 
 def _list_ledgers(captured: Path, scope: int, call: Call) -> Iterator[pb.Ledger]:
     catalog = open_dataset(captured, "catalog")
-    [at] = catalog.read("sources", columns=["at"])["at"].to_pylist()
-    captured_ms = int(at.timestamp() * 1000)
+    [captured_at] = catalog.read("sources", columns=["at"])["at"].to_pylist()
+    captured_ms = int(captured_at.timestamp() * 1000)
     for batch in catalog.batches("ledgers", ["scope", "ledger", "state", "last_entry", "length"]):
         rows = batch.filter(pc.equal(batch["scope"], scope))
         for start in range(0, rows.num_rows, _ROWS):

@@ -84,7 +84,7 @@ def purge(
     if earlier:
         parts.append(f"{len(earlier)} had been before")
     confirm = quote_command("bkmeta", "delete", "confirm", "--metadata", target.uri, "--wire")
-    again = quote_command("bkmeta", "delete", "purge", "--metadata", target.uri, "--certificate", str(certificate))
+    repeat = quote_command("bkmeta", "delete", "purge", "--metadata", target.uri, "--certificate", str(certificate))
     in_quarantine = bool(quarantined or result.waiting)
     ids, lines = write_list(target, "left-out.txt", "the ledgers that were left out", left_out)
     shown = Result(
@@ -112,7 +112,7 @@ def purge(
             *(["bookies keep the data in a quarantine; when it is over, run this again"] if in_quarantine else []),
             *(["bookies delete the data when they collect garbage next"] if purged or earlier else []),
         ],
-        following=again if in_quarantine else confirm,
+        following=repeat if in_quarantine else confirm,
         facts={
             "ledgers": [
                 *({"ledger": str(item), "state": "PURGED"} for item in (*purged, *earlier)),
