@@ -62,7 +62,7 @@ def ledgers_of(layout: Layout, keys: pa.Array) -> LedgerKeys:
         rows, digits = _of_form(keys, sizes, form)
         number = _decimal(digits)
         good = number <= _MAX
-        if layout is Layout.HIERARCHICAL:
+        if len(forms.unscoped) > 1:
             good &= (number < np.uint64(FIRST_LONG_ID)) == (form is SHORT_FORM)
         pieces.append((rows[good], np.zeros(int(good.sum()), np.int64), number[good].view(np.int64)))
     if layout is Layout.FLAT:
@@ -88,11 +88,10 @@ def ledger_keys(layout: Layout, scope: Ints, ledger: Ints) -> pa.Array:
         raise ValueError(f"layout {layout} has no place for ledger {ledger[bad][0]}")
     if FORMS[layout].holds_all:
         return _fill(FORMS[layout].qualified, _hex_digits(scope, ledger))
-    short = (
-        np.zeros_like(scoped)
-        if layout in (Layout.FLAT, Layout.LONGHIERARCHICAL, Layout.LONGLONGHIERARCHICAL)
-        else ~scoped & ((layout is Layout.LEGACY) | (ledger < FIRST_LONG_ID))
-    )
+    forms = FORMS[layout].unscoped
+    short = np.zeros_like(scoped)
+    if SHORT_FORM in forms:
+        short = ~scoped & ((LONG_FORM not in forms) | (ledger < FIRST_LONG_ID))
     parts, rows = [], []
     for where in map(np.flatnonzero, (short, ~scoped & ~short, scoped)):
         if len(where):

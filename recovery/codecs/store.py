@@ -218,7 +218,8 @@ def _fill(form: str, digits: str) -> str:
 
 
 def _is_short(layout: Layout, number: int) -> bool:
-    return layout is Layout.LEGACY or (layout is Layout.HIERARCHICAL and number < FIRST_LONG_ID)
+    forms = FORMS[layout].unscoped
+    return SHORT_FORM in forms and (LONG_FORM not in forms or number < FIRST_LONG_ID)
 
 
 def ledger_of(layout: Layout, key: str) -> LedgerId | None:
