@@ -1,7 +1,7 @@
 """The best assignment of rows to columns: as many pairs as there can be, no row and no column twice, the largest sum.
 
 Shortest augmenting paths (D. F. Crouse, "On implementing 2D rectangular assignment algorithms", 2016), as
-`scipy.optimize.linear_sum_assignment` has them, with its choice among equals: tests compare both. SciPy takes 110 MB
+SciPy's linear_sum_assignment has them, with its choice among equals: tests compare both. SciPy takes 110 MB
 of disk and half a second to load, for this one function on a dozen rows.
 """
 

@@ -219,7 +219,7 @@ def test_nothing_is_sent_where_nothing_is_asked_for(variables: dict[str, str]) -
         "assert sys.argv[1] == 'absent' or sys.argv[1] == 'disabled' or 'opentelemetry' not in sys.modules\n"
     )
     for how in ("disabled" if variables else "unset", "absent"):
-        env = environment(**variables) | {"PYTHONPATH": os.getcwd()}  # noqa: PTH109
+        env = environment(**variables) | {"PYTHONPATH": os.getcwd()}  # noqa: PTH109 - a text, for a variable
         done = subprocess.run([sys.executable, "-c", code, how], env=env, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.endswith("[]\n")
