@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Final
 
 import click
-from click import shell_completion
 
 from backends.errors import AccessDeniedError, BackendError, StoreFullError, UnavailableError, UnsupportedStoreError
 from reconcile.cli.access import AUTH_FILE_VARIABLE, AUTH_VARIABLE
@@ -108,6 +107,8 @@ def _is_there(command: str) -> bool:
 
 def _print_completion(context: click.Context, _option: click.Parameter, shell: str | None) -> None:
     """Print the script that completes commands and options in a shell, and end."""
+    from click import shell_completion
+
     completer = shell_completion.get_completion_class(shell or "")
     if completer is not None:
         click.echo(completer(program, {}, _NAME, f"_{_NAME.upper()}_COMPLETE").source())

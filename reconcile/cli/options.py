@@ -229,7 +229,7 @@ def make_context(output: Output, identity: Path | None = None) -> "Context":
     """
     from reconcile.jobs.context import Context
 
-    return Context(EnvironmentAccess(identity), output.traced(), now)
+    return Context(EnvironmentAccess(identity), output.trace(), now)
 
 
 def _reason(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:

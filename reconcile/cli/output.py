@@ -1,6 +1,5 @@
 """What a command says: for people, the verdict first and the next command last; for programs, one JSON object."""
 
-import csv
 import io
 import json
 import os
@@ -113,7 +112,7 @@ class Output:
         """Whether progress is events on stderr."""
         return self._progress == "json"
 
-    def traced(self) -> "Reporter":
+    def trace(self) -> "Reporter":
         """Return what shows how far a job is: this, and where steps are recorded (`telemetry.py`) that, too."""
         telemetry = _find_telemetry()
         return self if telemetry is None else telemetry.trace_steps(self)
@@ -209,6 +208,8 @@ class Output:
 
 def _print_csv(result: Result) -> None:
     """Print rows as RFC 4180 has them, a line each, below the names of their columns; the verdict goes to stderr."""
+    import csv
+
     rows = cast("Sequence[Mapping[str, object]]", result.facts[result.rows])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -38,8 +38,8 @@ def _assign_rows(costs: list[list[float]]) -> npt.NDArray[np.intp]:
         reached_from = [-1] * columns
         open_columns = list(range(columns - 1, -1, -1))
         closed: list[int] = []
-        row, length, end = start, 0.0, -1
-        while end < 0:
+        row, length, free = start, 0.0, -1
+        while free < 0:
             nearest, lowest = -1, math.inf
             price, row_costs = row_prices[row], costs[row]
             for place, column in enumerate(open_columns):
@@ -55,7 +55,7 @@ def _assign_rows(costs: list[list[float]]) -> npt.NDArray[np.intp]:
             open_columns[nearest] = open_columns[-1]
             open_columns.pop()
             if row_of[column] < 0:
-                end = column
+                free = column
             else:
                 row = row_of[column]
         row_prices[start] += length
@@ -63,8 +63,8 @@ def _assign_rows(costs: list[list[float]]) -> npt.NDArray[np.intp]:
             if row_of[column] >= 0:
                 row_prices[row_of[column]] += length - shortest[column]
             column_prices[column] -= length - shortest[column]
-        while end >= 0:
-            row = reached_from[end]
-            row_of[end] = row
-            column_of[row], end = end, column_of[row] if row != start else -1
+        while free >= 0:
+            row = reached_from[free]
+            row_of[free] = row
+            column_of[row], free = free, column_of[row] if row != start else -1
     return np.array(column_of, np.intp)

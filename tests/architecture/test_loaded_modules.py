@@ -48,8 +48,8 @@ MOST: Final = 700
 """Modules of any command; scrutinize has 689, a quarter of them ours. With pandas 1,200, with scipy.optimize 750."""
 MOST_OF_ALL: Final = 760
 """Of a command that asks a live store and reads files of bookies: drill, which captures and recovers, had 710."""
-FEW: Final = 200
-"""Modules of a command that only prints; 167 where this was written."""
+FEW: Final = 205
+"""Modules of a command that only prints; `recover --help` has 201."""
 ZOOKEEPER: Final = "zk+hierarchical://127.0.0.1:1/ledgers"
 ETCD: Final = "etcd://127.0.0.1:1/ledgers"
 
@@ -115,6 +115,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "archive show": ("archive show 1 --metadata {zookeeper}", LIVE),
     "serve": ("serve --config {serve} --check", TEXT),
     "ask": ("ask get-status --service 127.0.0.1:1", ARROW | {"grpc"}),
+    "conf write": ("conf write {out}", TEXT),
     "certificate check": ("certificate check {odd}", ARROW),
     "inspect": ("inspect {odd}", FILES),
     "inspect a log": ("inspect {log}", FILES),

@@ -97,7 +97,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [
-        (["bkmeta", "co"], ["collect"]),
+        (["bkmeta", "col"], ["collect"]),
         (["bkmeta", "plan", "led"], ["ledgers"]),
         (["bkmeta", "recover", "--layout", "fl"], ["flat"]),
         (["bkmeta", "--log-format", "jo"], ["journald"]),
