@@ -1,4 +1,4 @@
-"""The program that bookies' hosts get as one file: only `collect`, `export`, `inspect`, `preflight` and `doctor`."""
+"""The program that bookies' hosts get as one file: what needs no Spark (`COMMANDS` of collect.spec)."""
 
 import multiprocessing
 import sys
