@@ -251,7 +251,10 @@ def over_buckets(
     watcher.start()
     try:
         # Not by `mapInArrow`: PySpark demands pandas for it, which a row and a text a task have no use for.
-        answer = udf(run, "string", useArrow=False).asNondeterministic()(col("id"))
+        with warnings.catch_warnings():
+            # From Spark 4.3 on it first tries to translate the function, and warns where its Java process has ended.
+            warnings.filterwarnings("ignore", message=".*transpil", category=UserWarning)
+            answer = udf(run, "string", useArrow=False).asNondeterministic()(col("id"))
         frame = spark.range(0, len(edges), 1, len(edges)).select(col("id").alias("range"), answer.alias("answer"))
         answers = {row["range"]: json.loads(row["answer"]) for row in frame.collect()}
     except PythonException as error:

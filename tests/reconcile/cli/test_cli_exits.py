@@ -335,6 +335,8 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("certificate check", Exit.USAGE): lambda w: ["certificate", "check", w.new],
     ("certificate check", Exit.FOUND): lambda w: ["certificate", "check", certified(w), "2"],
     ("certificate check", Exit.UNDECIDABLE): lambda w: ["certificate", "check", certified(w, days=2), "1"],
+    ("conf write", Exit.DONE): lambda w: ["conf", "write", w.new],
+    ("conf write", Exit.USAGE): lambda w: ["conf", "write", certified(w)],
     ("serve", Exit.DONE): lambda w: ["serve", "--config", w.configure_service(), "--check"],
     ("serve", Exit.FOUND): lambda _: ["serve", "--config", ROOT / "conf" / "serve.toml", "--check"],
     ("serve", Exit.USAGE): lambda w: ["serve", "--config", w.new],
@@ -356,6 +358,7 @@ SCRUTINY = "reconcile/jobs/scrutiny/test_scrutinize_real.py"
 FREEZING, DELETES = "reconcile/write/freezing", "reconcile/deletes"
 UNDELETE = "reconcile/jobs/undelete/test_undelete.py"
 ORPHANS = "reconcile/jobs/orphans/test_orphans_real.py"
+CONF_FILES = "reconcile/jobs/diagnose/test_conf_files.py"
 PIPELINE = "reconcile/jobs/deletes/test_deletes_pipeline_real.py"
 ARCHIVE = "real/test_archive.py"
 ELSEWHERE: dict[tuple[str, Exit], str] = {
@@ -463,6 +466,7 @@ ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("delete status", Exit.FOUND): f"{PIPELINE}::test_what_is_not_there_is_said",
     ("delete verify", Exit.FOUND): f"{PIPELINE}::test_a_breaker_asks_for_the_number",
     ("delete verify", Exit.UNDECIDABLE): f"{PIPELINE}::test_a_bookie_that_does_not_answer_makes_it_undecided",
+    ("conf write", Exit.FAILED): f"{CONF_FILES}::test_an_installation_without_examples_says_so",
     ("delete purge", Exit.REFUSED): f"{PIPELINE}::test_what_changed_since_the_certificate_is_left_out_of_a_purge",
     ("delete purge", Exit.FOUND): f"{PIPELINE}::test_what_changed_since_the_certificate_is_left_out_of_a_purge",
     ("delete purge", Exit.PARTLY): f"{DELETES}/test_purge.py::test_many_that_are_left_out_stop_a_purge",

@@ -244,7 +244,7 @@ def test_completion_knows_commands_and_options() -> None:
         words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_BKMETA_COMPLETE": "bash_complete"}
         return process(env=environment(**words)).out
 
-    assert completed("bkmeta co").splitlines() == ["plain,collect"]
+    assert completed("bkmeta col").splitlines() == ["plain,collect"]
     assert completed("bkmeta plan sp").splitlines() == ["plain,split"]
     assert "plain,--expect-bookies" in completed("bkmeta recover --expect").splitlines()
     assert completed("bkmeta recover --layout fl").splitlines() == ["plain,flat"]
