@@ -5,6 +5,7 @@ loads its client library where a store is opened, so that a URI is taken apart w
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -213,35 +214,26 @@ class ReadOnlyScannableStore(ReadOnlyStore):
         return self._scannable.history(root)
 
 
-class StoreAdapter:
+class StoreAdapter(ABC):
     """A kind of store: what its subclass does not say is that of files, which elect no leader and do not change.
 
     Attributes:
         kind: its name in `StoreAddress.kind`, which is stored.
         schemes: of its URIs.
-        pulsar_scheme: its name behind Pulsar's ``metadata-store:``; None: Pulsar's keys there are not BookKeeper's.
     """
 
     kind: ClassVar[str]
     schemes: ClassVar[tuple[str, ...]]
-    pulsar_scheme: ClassVar[str | None] = None
 
+    @abstractmethod
     def parse(self, uri: str, scheme: str, rest: str) -> StoreAddress:
         """Return the parts of a URI; `rest` is what follows the scheme and its colon.
 
         Raises:
             UnsupportedStoreError: malformed.
         """
-        raise NotImplementedError
 
-    def parse_pulsar(self, uri: str, servers: str) -> StoreAddress:
-        """Return the parts of a URI of Pulsar's; `servers` is what follows `pulsar_scheme` and its colon.
-
-        Raises:
-            UnsupportedStoreError: malformed.
-        """
-        raise NotImplementedError
-
+    @abstractmethod
     def open(self, address: StoreAddress, connection: Connection, *, writable: bool, moment: str | None) -> OpenStore:
         """Open a store; `moment` is the point in time to be shown, None the latest.
 
@@ -249,7 +241,6 @@ class StoreAdapter:
             UnsupportedStoreError: it cannot be written, or does not show the past.
             UnavailableError: it does not answer.
         """
-        raise NotImplementedError
 
     def elect(
         self,
@@ -279,6 +270,24 @@ class StoreAdapter:
             UnsupportedStoreError: not of a live store.
         """
         raise UnsupportedStoreError(address.uri, "files do not change: name the live store")
+
+
+class PulsarStoreAdapter(StoreAdapter):
+    """A kind of store in which Pulsar keeps the same keys as BookKeeper.
+
+    Attributes:
+        pulsar_scheme: its name behind Pulsar's ``metadata-store:``.
+    """
+
+    pulsar_scheme: ClassVar[str]
+
+    @abstractmethod
+    def parse_pulsar(self, uri: str, servers: str) -> StoreAddress:
+        """Return the parts of a URI of Pulsar's; `servers` is what follows `pulsar_scheme` and its colon.
+
+        Raises:
+            UnsupportedStoreError: malformed.
+        """
 
 
 def split_servers(uri: str, text: str, default_port: int) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from backends.adapter import (
     UNPACED,
     Connection,
     OpenStore,
+    PulsarStoreAdapter,
     ReadOnlyControlledStore,
     ReadOnlyStore,
     StoreAdapter,
@@ -56,7 +57,9 @@ _ADAPTERS: Final[tuple[StoreAdapter, ...]] = (
 )
 _BY_SCHEME: Final = {scheme: adapter for adapter in _ADAPTERS for scheme in adapter.schemes}
 _BY_KIND: Final = {adapter.kind: adapter for adapter in _ADAPTERS}
-_BY_PULSAR_SCHEME: Final = {adapter.pulsar_scheme: adapter for adapter in _ADAPTERS if adapter.pulsar_scheme}
+_BY_PULSAR_SCHEME: Final = {
+    adapter.pulsar_scheme: adapter for adapter in _ADAPTERS if isinstance(adapter, PulsarStoreAdapter)
+}
 _PULSAR: Final = "metadata-store"
 _REFUSALS: Final = {
     "catalog": "a catalog is a copy of a store; name the store itself",

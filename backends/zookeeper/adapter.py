@@ -8,8 +8,8 @@ from backends.adapter import (
     ROOT_IN_CHROOT,
     Connection,
     OpenStore,
+    PulsarStoreAdapter,
     ReadOnlyControlledStore,
-    StoreAdapter,
     StoreAddress,
     split_servers,
 )
@@ -33,7 +33,7 @@ _ASKED_S: Final = 5.0
 """How long an answer of a server with followed logs counts, before it is asked again."""
 
 
-class ZooKeeperAdapter(StoreAdapter):
+class ZooKeeperAdapter(PulsarStoreAdapter):
     """A running ZooKeeper."""
 
     kind = "zookeeper"
