@@ -1,6 +1,6 @@
-"""The door of the program: while it loads, Ctrl-C ends it without words, as it ends a program in C.
+"""Where the program begins: while it loads, Ctrl-C ends it without words, as it ends a program in C.
 
-It is the last one out, too. What libraries in C++ do when a process ends may abort it, after all is done and said:
+It ends here, too. What libraries in C++ do when a process ends may abort it, after all is done and said:
 Arrow's threads do on a busy machine (https://github.com/apache/arrow/issues/34314). That part of the end is left out.
 """
 

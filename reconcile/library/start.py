@@ -1,4 +1,4 @@
-"""What the wheel places as `bkmeta/__main__.py`: the program's door, in a package whose name is ours alone.
+"""What the wheel places as `bkmeta/__main__.py`: where the program begins, in a package whose name is ours alone.
 
 Others install files into folders named as ours (`reconcile` and `qontract-reconcile` of PyPI into `reconcile/`),
 and pip writes them over ours without a word. So nothing of ours is loaded here before its failure can be explained.
@@ -30,9 +30,10 @@ def main() -> None:
         _end(said, 3)
     try:
         if _run is None:
-            raise _fault or ImportError(_DISTRIBUTION)
+            raise _fault or ImportError(_DISTRIBUTION)  # noqa: TRY301 - explained below
         _run()
-    except (ImportError, AttributeError, TypeError) as error:
+    except Exception as error:
+        # The program explains its own errors; what comes here is of files that are not ours.
         if said := describe_clash():
             _end(f"{said}\n  it showed as {type(error).__name__}: {error}", 1)
         raise
@@ -55,6 +56,11 @@ def describe_clash() -> str:
         facts.append(f"{len(damaged)} of its files in {folder} are changed or gone, the first is {damaged[0]}")
     if others:
         facts.append(f"{', '.join(others)} installs files into folders of the same names")
+    if not others:
+        return (
+            f"bkmeta is not as it was installed: {facts[0]}\n"
+            "  install it again: `uv tool uninstall bkmeta`, then `uv tool install bkmeta`; likewise by pipx or pip"
+        )
     return (
         f"bkmeta shares its environment with what breaks it: {'; '.join(facts)}\n"
         "  give it an environment of its own: `uv tool install bkmeta`, `pipx install bkmeta`, or `python3 -m venv`"
