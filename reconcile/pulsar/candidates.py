@@ -58,7 +58,7 @@ class Sources:
         records: what the nodes say.
         out: the plan's folder.
         live: catalog of the store.
-        read_heads: gives what entries have; None: nobody wants that they are read.
+        read_heads: reads what entries have of Pulsar; None: no entries are read.
     """
 
     snapshot: Catalog

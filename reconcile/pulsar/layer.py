@@ -22,7 +22,7 @@ class PulsarLayer:
     """Pulsar's topics, subscriptions and schemas; an `UpperLayer`.
 
     Args:
-        read_heads: gives what entries have of Pulsar; None: nobody wants that they are read.
+        read_heads: reads what entries have of Pulsar; None: no entries are read.
     """
 
     def __init__(self, read_heads: "ReadHeads | None" = None) -> None:
