@@ -53,8 +53,7 @@ Package: bkmeta
 Version: $version
 Architecture: $(dpkg --print-architecture)
 Maintainer: bkmeta
-Depends: libc6 (>= $(ldd --version | sed -n '1s/.* //p')), zlib1g
-Recommends: passwd
+Depends: libc6 (>= $(ldd --version | sed -n '1s/.* //p')), zlib1g, passwd
 Section: admin
 Priority: optional
 Description: $DESCRIPTION
@@ -65,6 +64,8 @@ chmod 0755 "$root/DEBIAN/postinst"
 # The program is packed with its own compression.
 dpkg-deb --root-owner-group -Zgzip -z1 --build "$root" "$deb" >/dev/null
 rm -r "$root/DEBIAN"
+# Debian's zsh has a folder for what packages bring; others read the common one.
+mv "$root/usr/share/zsh/vendor-completions" "$root/usr/share/zsh/site-functions"
 
 cat >"$made/bkmeta.spec" <<END
 Name: bkmeta
@@ -73,6 +74,7 @@ Release: 1
 Summary: $DESCRIPTION
 License: Apache-2.0
 AutoReqProv: no
+Requires(post): /usr/sbin/useradd
 %global __os_install_post %{nil}
 %global debug_package %{nil}
 %description
