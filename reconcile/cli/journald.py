@@ -44,6 +44,12 @@ class JournalHandler(logging.Handler):
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 
     def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._emit(record)
+        except Exception:  # noqa: BLE001 - as logging's own handlers: a message never ends the program
+            self.handleError(record)
+
+    def _emit(self, record: logging.LogRecord) -> None:
         text = self.format(record)
         entry = encode_entry(
             {

@@ -114,6 +114,18 @@ def test_text_that_is_no_unicode_is_written_out() -> None:
     }
 
 
+def test_a_message_that_cannot_be_formatted_ends_nothing(
+    journal: Journal, log: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with lines on stderr: the next message comes, and Python says on stderr which one did not."""
+    # To this handler alone: pytest's own, which the logger has too, raises.
+    [handler] = [handler for handler in log.handlers if isinstance(handler, JournalHandler)]
+    handler.handle(logging.makeLogRecord({"msg": "%d bookies", "args": ("three",)}))
+    log.warning("next")
+    assert journal.read()["MESSAGE"] == "next"
+    assert "Message: '%d bookies'" in capsys.readouterr().err
+
+
 def test_a_journal_that_goes_and_comes_again_loses_no_message_in_silence(
     journal: Journal, log: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
