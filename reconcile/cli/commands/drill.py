@@ -27,7 +27,7 @@ from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
 from reconcile.cli.wording.drills import describe_drill, list_advice
 from reconcile.words import count_noun
-from recovery.place import DatasetPlace
+from recovery.place import DatasetPlace, is_remote
 
 if TYPE_CHECKING:
     from reconcile.jobs.records.drill import Drilled
@@ -126,6 +126,7 @@ def _make_result(drilled: "Drilled", out: DatasetPlace) -> Result:
         Exit.DONE: f"all {count_noun(drilled.listed, 'ledger')} would come back, {ledgers['exact']} of them exactly",
     }[code]
     advice = list_advice(drilled)
+    taken = f"{'copied here, ' if is_remote(str(out)) else ''}export --from takes it"
     ids = {name: str(out / IDS / f"{name}.txt") for name in ("held", "lost", "undecided") if ledgers[name]}
     return Result(
         "drill",
@@ -141,7 +142,7 @@ def _make_result(drilled: "Drilled", out: DatasetPlace) -> Result:
         coverage={"bookies": list(drilled.bookies), "not_collected": list(drilled.not_collected)},
         details=[
             *describe_drill(drilled),
-            *(f"the ledgers that are {name}: {file}; export --from takes it" for name, file in ids.items()),
+            *(f"the ledgers that are {name}: {file}; {taken}" for name, file in ids.items()),
             *(f"today: {sentence}" for sentence in advice),
         ],
         following=quote_command("bkmeta", "plan", "show", out / "plan") if missing else "",
