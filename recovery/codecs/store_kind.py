@@ -144,5 +144,6 @@ def kind_of(layout: str | None) -> StoreKind:
 
 def guess_kind(uri: str | None) -> StoreKind:
     """Return the kind of store that a URI names by its first letters, perhaps not a right one; else ZooKeeper."""
+    named = (uri or "").strip().lower()
     schemes = {kind.uri.partition("{")[0].partition(":")[0]: kind for kind in KINDS if kind is not ZOOKEEPER}
-    return next((kind for scheme, kind in schemes.items() if uri and uri.startswith(scheme)), ZOOKEEPER)
+    return next((kind for scheme, kind in schemes.items() if named.startswith(scheme)), ZOOKEEPER)
