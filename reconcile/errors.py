@@ -48,7 +48,9 @@ class Advice(StrEnum):
     APPLY_WAVES_BEFORE = "apply them first, in their order; go on with one that was begun"
     SCRUTINIZE_WAVE = "go on with wave {value}, and name inventories or ask running bookies: it is scrutinized again"
     FIX_OR_ACCEPT_FINDINGS = "fix them and go on with their wave, which is scrutinized again; or accept that: {value}"
-    WAIT_FOR_REPLICATION = "wait until they are re-replicated, or accept that {value} are marked"
+    WAIT_FOR_REPLICATION = (
+        "wait until they are re-replicated, which a freeze does not let happen; or accept that {value} are marked"
+    )
     REMOVE_REHEARSAL = "remove it, or name another root"
     END_APPLY = "let it come to its end first: go on with the apply"
     RECOVER_WITH_STORE = "make a plan with the store, then edit that"

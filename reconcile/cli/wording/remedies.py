@@ -44,7 +44,8 @@ _WORDS: Final[Mapping[Advice, str]] = {
     Advice.SCRUTINIZE_WAVE: "scrutinise it: --wave {value} --resume, with --inventory DIR or --wire",
     Advice.FIX_OR_ACCEPT_FINDINGS: "fix them, then apply that wave with --resume; or accept them: "
     "--accept-findings {value}",
-    Advice.WAIT_FOR_REPLICATION: "wait until they are re-replicated, or accept that: --accept-marked {value}",
+    Advice.WAIT_FOR_REPLICATION: "wait until they are re-replicated, which a freeze does not let happen; "
+    "or accept that: --accept-marked {value}",
     Advice.APPLY_WAVES_BEFORE: "apply them first, in their order; one that was begun with --resume",
     Advice.REMOVE_REHEARSAL: "remove it with --remove, or name another root",
     Advice.END_APPLY: "let it come to its end first: bkmeta apply … --resume",
