@@ -55,6 +55,8 @@ from recovery.model.ids import buckets, to_unsigned
 
 TOPICS: Final = "/managed-ledgers"
 SCHEMAS: Final = "/schemas"
+COMPACTION: Final = "cursor __compaction of "
+"""How the owner of the ledger begins that the subscription of a compaction keeps its state in; its topic follows."""
 STREAMS: Final = ("/pulsar/functions", "/pulsar/packages", "/stream/storage")
 """Where DistributedLog's streams are, beside Pulsar's topics."""
 _PRAVEGA: Final = "/segmentstore/containers"
@@ -63,6 +65,7 @@ _LEDGERS: Final = "/ledgers"
 """Where Pulsar's ledgers are, beside its topics."""
 _DERIVED: Final = ("bucket", "deletion", "source", "tombstone")
 _STATED: Final = "stated"
+_COMPACTS: Final = "compacts"
 _LISTED: Final = "listed"
 _FIELDS = {field.name: field.type for field in SCHEMA if field.name not in _DERIVED}
 _REMEDY = (
@@ -181,12 +184,16 @@ def _once(rows: pa.Table) -> pa.Table:
     keys: Sequence[str] = ("scope", "ledger")
     stated = pc.and_(pc.fill_null(rows["deleted"], fill_value=False), pc.is_null(rows["deletion"]))
     rows = rows.append_column(_STATED, stated)
-    names = [name for name in (*_FIELDS, "deletion", "source", "tombstone", _STATED) if name not in keys]
+    # Whatever else names the ledger, that a broker may have the topic loaded must be known.
+    compacts = pc.starts_with(rows["owner"], COMPACTION)
+    rows = rows.append_column(_COMPACTS, pc.if_else(compacts, rows["owner"], pa.scalar(None, pa.string())))
+    names = [name for name in (*_FIELDS, "deletion", "source", "tombstone", _STATED, _COMPACTS) if name not in keys]
     grouped = rows.group_by(list(keys)).aggregate([(name, "max") for name in names])
     rows = grouped.rename_columns([name.removesuffix("_max") for name in grouped.column_names])
     # What somebody says counts for more than what a history shows.
     deletion = pc.if_else(rows[_STATED], pa.scalar(None, pa.string()), rows["deletion"])
     rows = rows.set_column(rows.column_names.index("deletion"), "deletion", deletion)
+    rows = rows.set_column(rows.column_names.index("owner"), "owner", pc.coalesce(rows[_COMPACTS], rows["owner"]))
     bucket = buckets(rows["scope"].to_numpy().astype(np.int64), rows["ledger"].to_numpy().astype(np.int64))
     rows = rows.append_column("bucket", pa.array(bucket)).select(SCHEMA.names).cast(SCHEMA)
     return sort_by_key(rows)

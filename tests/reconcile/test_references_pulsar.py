@@ -7,7 +7,7 @@ import pytest
 
 from backends.protocols import Write
 from backends.registry import OpenStore
-from reconcile.references import References, of_store
+from reconcile.references import COMPACTION, References, of_store
 from recovery.codecs._pb.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo
 from recovery.errors import InputError
 from recovery.infer.references import SCHEMA
@@ -115,6 +115,16 @@ def test_several_sources_are_one() -> None:
     assert (only["last_entry"], only["deleted"]) == (4, True)
     assert [path for path, _ in united.unreadable] == ["a", "b", "c"]
     assert References.unite([]) is None
+
+
+@pytest.mark.parametrize("name", ["persistent://public/default/t", "a"])
+def test_the_subscription_of_a_compaction_stays_the_owner_beside_what_else_names_its_ledger(name: str) -> None:
+    """Else nothing would show that a broker may have the topic loaded: its compacted ledger looks unreferenced."""
+    owners = [f"{COMPACTION}public/default/persistent/t", name]
+    rows = [{"bucket": 0, "scope": 0, "ledger": 5, "owner": owner, "source": owner} for owner in owners]
+    united = References.unite([References(pa.Table.from_pylist([row], schema=SCHEMA)) for row in rows])
+    assert united is not None
+    assert united.rows["owner"].to_pylist() == owners[:1]
 
 
 def test_streams_of_functions_name_their_ledgers() -> None:

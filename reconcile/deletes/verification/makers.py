@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.deletes.verification.evidence import Mask
+from reconcile.references import COMPACTION
 
 _APPLICATION: Final = "application"
 _COMPONENT: Final = "component"
@@ -34,8 +35,6 @@ _PULSAR: Final = "pulsar"
 _LISTED: Final = pa.array(["managed-ledger", "schema", "delayed-index-bucket"])
 _COMPACTED: Final = "compacted-ledger"
 _COMPACTED_TOPIC: Final = "pulsar/compactedTopic"
-COMPACTION: Final = "cursor __compaction of "
-"""How the owner of the ledger begins that the subscription of a compaction keeps its state in; its topic follows."""
 HIDDEN: Final = (
     "a broker may keep its name where no listing shows it: have running bookies asked for it over the wire, or unload "
     "its topic (pulsar-admin topics unload), which writes the name into a record; then verify again"

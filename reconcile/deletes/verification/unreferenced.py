@@ -12,6 +12,7 @@ from reconcile.deletes.verification import makers
 from reconcile.deletes.verification.evidence import ReferenceListing
 from reconcile.deletes.verification.objections import Objections, UnsafeReason
 from reconcile.deletes.verification.wanted import Ints, WantedLedgers
+from reconcile.references import COMPACTION
 from recovery.infer.references import select_stated
 
 
@@ -91,7 +92,7 @@ def _list_owners(listings: Sequence[ReferenceListing]) -> set[str] | None:
         if listing.references is None or not listing.references.stores:
             return None
         named = pc.drop_null(pc.unique(listing.references.rows["owner"])).to_pylist()
-        owners.update(owner for owner in named if owner.removeprefix(makers.COMPACTION) not in listing.read_topics)
+        owners.update(owner for owner in named if owner.removeprefix(COMPACTION) not in listing.read_topics)
     return owners
 
 

@@ -23,10 +23,10 @@ from backends.bookie.client import BookieOptions, BookieWire
 from backends.bookie.frames import RequestOutcome
 from backends.registry import OpenStore
 from reconcile.deletes.verification.evidence import ReferenceListing
-from reconcile.deletes.verification.makers import COMPACTION, list_compacted_topics
+from reconcile.deletes.verification.makers import list_compacted_topics
 from reconcile.deletes.verification.wanted import WantedLedgers
 from reconcile.jobs.context import WireOptions
-from reconcile.references import References, name_compacted
+from reconcile.references import COMPACTION, References, name_compacted
 from recovery.bookies.addresses import BookieNames, read_members
 from recovery.bookies.ledger_entries import read_content
 from recovery.codecs import entry, ledger_metadata, managed_ledger
