@@ -39,6 +39,9 @@ from recovery.model.metadata import LedgerMetadata, LedgerState
 def find_loaded(wanted: WantedLedgers, capture: Dataset, listing: ReferenceListing) -> dict[str, LedgerId]:
     """Return the topics that some of the wanted ledgers are compacted copies of, each with its cursor's own ledger.
 
+    A history has ledgers that the cursor let go of, and a copy of a store may have an older one: what these name may be
+    older than what the broker uses. Where it is not clear which ledger the cursor has, the topic is left out.
+
     Args:
         wanted: the ledgers.
         capture: of the store.
@@ -51,8 +54,12 @@ def find_loaded(wanted: WantedLedgers, capture: Dataset, listing: ReferenceListi
         topics |= list_compacted_topics(rows["custom"])
     rows = listing.references.rows
     owners = pa.array([COMPACTION + topic for topic in sorted(topics)], pa.string())
-    rows = rows.filter(pc.is_in(rows["owner"], value_set=owners)).select(["owner", "scope", "ledger"])
-    return {row["owner"].removeprefix(COMPACTION): LedgerId(row["scope"], row["ledger"]) for row in rows.to_pylist()}
+    is_current = pc.invert(pc.fill_null(rows["deleted"], fill_value=False))
+    rows = rows.filter(pc.and_(is_current, pc.is_in(rows["owner"], value_set=owners)))
+    found: dict[str, list[LedgerId]] = {}
+    for row in rows.select(["owner", "scope", "ledger"]).to_pylist():
+        found.setdefault(row["owner"].removeprefix(COMPACTION), []).append(LedgerId(row["scope"], row["ledger"]))
+    return {topic: ledgers[0] for topic, ledgers in found.items() if len(ledgers) == 1}
 
 
 def read_compacted(

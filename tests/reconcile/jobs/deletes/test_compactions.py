@@ -1,21 +1,29 @@
 """What bookies tell of a compacted ledger whose name no record of the store has."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from backends.bookie import frames
 from backends.bookie.client import Address
 from backends.bookie.frames import BookieAnswer, BookieQuestion, RequestOutcome, Status
-from reconcile.jobs.deletes.compactions import CursorLedger
+from reconcile.deletes.verification.evidence import ReferenceListing
+from reconcile.deletes.verification.wanted import Ints, WantedLedgers
+from reconcile.jobs.deletes.compactions import CursorLedger, find_loaded
+from reconcile.references import COMPACTION, References
 from recovery.bookies.addresses import BookieNames, NamedMember
 from recovery.codecs import entry
 from recovery.codecs._pb.managed_ledger_pb2 import LongProperty, PositionInfo
 from recovery.codecs.entry import EntryHeader
+from recovery.dataset import Dataset
+from recovery.infer.references import SCHEMA
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
+from recovery.model.tables import CUSTOM
 
 LEDGER = 50
 NAMES = ("b1:1", "b2:1", "b3:1")
@@ -102,3 +110,28 @@ def test_the_last_entry_of_a_closed_ledger_is_that_of_its_record() -> None:
     assert read({name: {} for name in NAMES}, last=-1) == set()
     assert read(dict.fromkeys(NAMES), last=0) is None
     assert read(dict.fromkeys(NAMES, FIRST), last=0, scope=1) is None
+
+
+class CompactedLedgers(WantedLedgers):
+    """Wanted ledgers that are compacted copies of some topics, as their records say."""
+
+    def read(self, dataset: Dataset, name: str, columns: Sequence[str]) -> Iterator[tuple[pa.Table, Ints]]:
+        del dataset, name, columns
+        topics = [f"persistent://public/default/{topic}".encode() for topic in ("moved", "doubted", "kept")]
+        kind = {"key": "component", "value": b"compacted-ledger"}
+        custom = [[kind, {"key": "pulsar/compactedTopic", "value": topic}] for topic in topics]
+        yield pa.table({"custom": pa.array(custom, CUSTOM)}), np.arange(len(topics))
+
+
+def test_the_ledger_of_a_compaction_is_the_one_that_it_has_now() -> None:
+    """Not one that it let go of, as a history has it; where two are named, neither is believed."""
+    named = [("moved", 10, True), ("moved", 11, None), ("moved", 12, True)]
+    named += [("doubted", 13, None), ("doubted", 14, None), ("kept", 15, None)]
+    above = "public/default/persistent/"
+    rows = [
+        {"bucket": 0, "scope": 0, "ledger": ledger, "deleted": deleted, "owner": f"{COMPACTION}{above}{topic}"}
+        for topic, ledger, deleted in named
+    ]
+    table = pa.Table.from_pylist([{**row, "source": "zk"} for row in rows], schema=SCHEMA)
+    found = find_loaded(CompactedLedgers([]), Dataset("", {}), ReferenceListing(References(table), 0))
+    assert found == {f"{above}moved": LedgerId(0, 11), f"{above}kept": LedgerId(0, 15)}
