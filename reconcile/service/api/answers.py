@@ -513,8 +513,8 @@ def _write_ledgers(folder: Path, ledgers: Sequence[pb.LedgerId]) -> Path:
 
 def _list_ledgers(captured: Path, scope: int, call: Call) -> Iterator[pb.Ledger]:
     catalog = open_dataset(captured, "catalog")
-    [captured_at] = catalog.read("sources", columns=["at"])["at"].to_pylist()
-    captured_ms = int(captured_at.timestamp() * 1000)
+    [source] = catalog.read("sources", columns=["at", "gaps"]).to_pylist()
+    captured_ms = int(source["at"].timestamp() * 1000)
     for batch in catalog.batches("ledgers", ["scope", "ledger", "state", "last_entry", "length"]):
         rows = batch.filter(pc.equal(batch["scope"], scope))
         for start in range(0, rows.num_rows, _ROWS):
@@ -531,6 +531,8 @@ def _list_ledgers(captured: Path, scope: int, call: Call) -> Iterator[pb.Ledger]
                     length=row["length"],
                     captured_ms=captured_ms,
                 )
+    if source["gaps"]:
+        raise ApiError(Why.UNAVAILABLE, f"the capture has gaps, so this is not all of it: {source['gaps'][0]}")
 
 
 def _filter_findings(

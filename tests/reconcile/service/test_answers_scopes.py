@@ -44,9 +44,12 @@ def write_findings(folder: Path) -> None:
     write_manifest(folder, "scrutiny", {"findings": [part]}, binding={}, coverage={}, secret=True, extra={})
 
 
-@pytest.mark.parametrize(("asked", "found"), [(None, {1, 2}), (5, {3}), (-1, {4}), (6, set())])
-def test_ledgers_are_listed_by_scope(tmp_path: Path, asked: int | None, found: set[int]) -> None:
-    """As the newest capture that is whole has them; without any the caller is told to ask again."""
+@pytest.mark.parametrize(
+    ("asked", "found", "gaps"),
+    [(None, {1, 2}, []), (5, {3}, []), (-1, {4}, []), (6, set(), []), (5, {3}, ["/L: not readable"])],
+)
+def test_ledgers_are_listed_by_scope(tmp_path: Path, asked: int | None, found: set[int], gaps: list[str]) -> None:
+    """As the newest capture that is whole has them; without any the caller is told to ask again. Gaps are told."""
     config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data"))
     instance = Instance(config, make_context())
     method = next(method for method in METHODS if method.name == "ListLedgers")
@@ -69,10 +72,14 @@ def test_ledgers_are_listed_by_scope(tmp_path: Path, asked: int | None, found: s
                 }  # fmt: skip
                 rows = [fill_row(tables.CATALOG_LEDGERS, row)]
                 out.append("ledgers", pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS))
-            source = fill_row(tables.CATALOG_SOURCES, {"kind": "etcd", "at": at})
+            source = fill_row(tables.CATALOG_SOURCES, {"kind": "etcd", "at": at, "gaps": gaps})
             out.append("sources", pa.Table.from_pylist([source], schema=tables.CATALOG_SOURCES))
             out.close(coverage={})
     name_capture(config.metadata, captures, datetime(2026, 1, 1, 3, tzinfo=UTC)).mkdir()
+    if gaps:
+        with pytest.raises(ApiError, match="/L: not readable"):
+            list_ledgers()
+        return
     listed = list_ledgers()
     assert {one.ledger_id for one in listed} == found
     assert {(one.state, one.last_entry, one.length - one.ledger_id) for one in listed} <= {("CLOSED", 9, 70)}
