@@ -226,7 +226,10 @@ class Api:
         """Yield the ledgers of one scope, as the last capture of the store has them."""
         captured = self._instance.find_capture()
         if captured is None:
-            raise ApiError(Why.UNAVAILABLE, "the store was not captured yet: ask again in some minutes")
+            remedy = "ask again in some minutes"
+            if not self._config.cache.background:
+                remedy = "the configuration leaves it to questions of check-impact (cache.background), so ask one first"
+            raise ApiError(Why.UNAVAILABLE, f"the store was not captured yet: {remedy}")
         return self._read_streamed(_list_ledgers(captured, request.ledger_scope_id, call), call)
 
     def _read_streamed(self, messages: Iterator[T], call: Call) -> Iterator[T]:

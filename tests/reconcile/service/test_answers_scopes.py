@@ -1,5 +1,6 @@
 """What the service lists is of one scope; a scope that is not named is 0."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -85,6 +86,19 @@ def test_ledgers_are_listed_by_scope(tmp_path: Path, asked: int | None, found: s
     assert {(one.state, one.last_entry, one.length - one.ledger_id) for one in listed} <= {("CLOSED", 9, 70)}
     assert {one.captured_ms for one in listed} <= {int(datetime(2026, 1, 1, 2, tzinfo=UTC).timestamp() * 1000)}
     assert {one.ledger_scope_id for one in listed} <= {asked or 0}
+
+
+@pytest.mark.parametrize(("background", "remedy"), [(True, "in some minutes"), (False, "check-impact")])
+def test_a_store_that_was_not_captured_yet_is_so_by_the_one_who_captures_it(
+    tmp_path: Path, background: bool, remedy: str
+) -> None:
+    """Where nothing is captured in the background, to wait would not help."""
+    config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data"))
+    config = replace(config, cache=replace(config.cache, background=background))
+    method = next(method for method in METHODS if method.name == "ListLedgers")
+    (tmp_path / "data" / "impact").mkdir(parents=True)
+    with pytest.raises(ApiError, match=remedy):
+        list(Api(Instance(config, make_context()), {}).answer(method, pb.ScopeRequest(), ""))
 
 
 @pytest.mark.parametrize(
