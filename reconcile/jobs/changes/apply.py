@@ -237,10 +237,11 @@ def _require_unmarked(plan: Dataset, request: ApplyRequest, opened: OpenStore, c
     if request.wave is None or request.wave < 2:
         return
     marked = list_marked(plan, request.wave, opened, context)
-    if len(marked) <= request.accept_marked:
+    is_accepted = len(marked) <= request.accept_marked
+    ids, _ = try_write_ids(journal_folder(request) / _MARKED, () if is_accepted else marked)
+    if is_accepted:
         return
-    ids, _ = try_write_ids(journal_folder(request) / _MARKED, marked)
-    listed = f": {ids}" if ids else f" ({list_names([str(ledger) for ledger in sorted(marked)[:_NAMED]])})"
+    listed = f"; {ids} lists them" if ids else f" ({list_names([str(ledger) for ledger in sorted(marked)[:_NAMED]])})"
     problem = f"{count_noun(len(marked), 'ledger')} of the waves before it {'is' if len(marked) == 1 else 'are'} marked"
     problem += f" for re-replication: bookies that their records name are gone, or lack copies{listed}"
     raise GuardRefusedError(f"wave {request.wave}", problem, Remedy(Advice.WAIT_FOR_REPLICATION, len(marked)))

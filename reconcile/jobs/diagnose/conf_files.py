@@ -1,11 +1,11 @@
 """`conf write`: the examples of configuration that come with the program."""
 
-import shutil
 from pathlib import Path
 from typing import Final
 
 from reconcile.errors import ReconcileError
 from recovery.errors import InputError
+from recovery.out_folder import write_whole
 
 _ROOT: Final = Path(__file__).resolve().parents[3]
 _PLACES: Final = (_ROOT / "bkmeta/conf", _ROOT / "conf")
@@ -23,6 +23,7 @@ def write_conf(out: Path) -> list[Path]:
 
     Raises:
         InputError: a file of such a name is there with other bytes, or the folder cannot be written.
+        DatasetError: the disk is full, or the place refuses.
         ReconcileError: this installation has no examples.
     """
     source = next((place for place in _PLACES if place.is_dir()), None)
@@ -40,7 +41,8 @@ def write_conf(out: Path) -> list[Path]:
         for name in names:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             if not (out / name).exists():
-                shutil.copy(source / name, out / name)
+                with write_whole(out / name, secret=False) as file:
+                    file.sink.write((source / name).read_bytes())
     except OSError as error:
         raise InputError(
             str(error.filename or out), f"cannot be written ({error.strerror})", "name a folder that you can write"
