@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.clusters import InstanceSource, list_named, require_of_cluster
-from reconcile.stores import is_backup, split_backup
+from reconcile.stores import is_backup, name_backup, split_backup
 from recovery.backup.chain import Backup, open_backup
 from recovery.codecs.keys import ledgers_of
 from recovery.codecs.store import ROOT, Layout
@@ -40,11 +40,15 @@ def open_history(uri: str, catalog: Dataset) -> Backup:
 
     Raises:
         DatasetError: no backup, or a damaged one.
-        InputError: the URI names something else, or the backup is of another store.
+        InputError: the URI names something else, or a moment, or the backup is of another store.
     """
     if not is_backup(uri):
         raise InputError(uri, "is no backup: it cannot say what the store held by which time", "name backup:PLACE")
-    backup = open_backup(split_backup(uri)[0])
+    place, moment = split_backup(uri)
+    if moment is not None:
+        problem = f"names the moment {moment}, but all of a backup's changes are its history"
+        raise InputError(uri, problem, f"name {name_backup(place)}")
+    backup = open_backup(place)
     instance_id = backup.manifest.binding.get("instance_id")
     require_of_cluster(catalog, str(catalog.path), others=[InstanceSource(uri, instance_id)])
     if (instance_id is None or not list_named(catalog)) and not _is_same_store(backup, catalog):

@@ -98,3 +98,5 @@ def test_a_backup_of_another_store_is_refused_without_any_instance_id(tmp_path: 
     assert empty.txn > 0
     with pytest.raises(InputError, match="is no backup"):
         open_history("zk://h:1/ledgers", shown)
+    with pytest.raises(InputError, match=r"names the moment 5, .*; name backup:[^@?]*ours$"):
+        open_history(f"backup:{tmp_path / 'ours'}?at=5", shown)
