@@ -44,7 +44,7 @@ def list_wanted_cookies(
     live = [request.live] if request.live is not None else []
     earlier = [snapshot.dataset for snapshot in sort_newest_first(request.snapshots)]
     recorded = _read_cookies([*live, *earlier], request.aliases)
-    names = (*coverage.scanned, *coverage.not_scanned, *coverage.lost)
+    names = (*coverage.scanned, *coverage.not_scanned)
     wanted = []
     for found in describe_bookies(request.inventories, bookies, names, coverage.lost, recorded):
         raw = choose_cookie(found.known, found.own, instance_id)

@@ -1,22 +1,38 @@
-"""A command that is stopped says of the dataset that it writes whether it is whole, and that is so."""
+"""A command that is stopped says whether its dataset is whole, and that is so; two never write into one folder."""
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from recovery import dataset as datasets
 from recovery.dataset import MANIFEST, open_dataset
-from tests.simulation.bookie_dir import make_bookie
-from tests.support.command import run
+from tests.simulation.bookie_dir import INSTANCE, make_bookie
+from tests.support.command import environment, run
+from tests.support.inventories import write_inventory
 from tests.support.paths import DATA
 
 WHOLE = "is whole: go on with it"
 NOT_YET = "run the same command again"
+RECOVERING: Final = """
+import sys
+from reconcile.cli.main import main
+from reconcile.jobs.make_plan import range_task
+real = range_task.plan_range
+def wait(*arguments):
+    print("begun", flush=True)
+    sys.stdin.read()
+    return real(*arguments)
+range_task.plan_range = wait
+main(sys.argv[1:])
+"""
+"""A recover that waits in the middle of its work until its input ends."""
 
 
 @pytest.fixture(autouse=True)
@@ -112,3 +128,24 @@ def test_a_stop_that_a_library_swallows_is_a_stop(
     assert done.code == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]
     assert done.err.splitlines()[-1].startswith("bkmeta: stopped before the end")
     assert "fault of this program" not in done.err
+
+
+def test_of_two_recovers_into_one_folder_the_second_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first one's plan is whole, and what it had begun was not touched."""
+    inventory = write_inventory(tmp_path / "inventory", "b1:3181", [5], instance=INSTANCE, entries=1)
+    words = ["recover", "--inventory", inventory, "--layout", "hierarchical", "--out", tmp_path / "plan"]
+    with subprocess.Popen(
+        [sys.executable, "-c", RECOVERING, *map(str, words)],
+        env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as first:  # fmt: skip
+        assert first.stdout is not None
+        assert first.stdout.readline() == "begun\n"
+        second = run(capsys, *words)
+        assert (second.code, second.out) == (2, "")
+        assert f"{tmp_path / 'plan'}: another run is writing there" in second.err
+        first.communicate()
+    assert first.returncode in (0, 3, 4)
+    open_dataset(tmp_path / "plan", "plan").verify()
+    assert run(capsys, *words).code == 2

@@ -34,6 +34,8 @@ from tests.support.memory_store import MemoryStore
 
 SETTINGS = {"--wire": {"value": True, "from": "option"}}
 AT = datetime(2026, 11, 1, tzinfo=UTC)
+ALL_IDS = struct.pack(">ii56xqqii", 0, 1, 0, (1 << 63) - 2, 2, 2)
+"""A list of every id that there is, 2^63 of them."""
 OK, NO_LEDGER, NO_ENTRY, EIO = 0, 402, 403, 501
 
 
@@ -237,14 +239,15 @@ def test_what_lists_lack_what_grows_and_what_fails(tmp_path: Path, held: int, mo
         8: Has({0, 5}, {0: record(8, 0)}),  # 5 is listed, and is not there
         9: Has({0, 1, 2}, {n: record(9, n, Digest.HMAC, b"unknown") for n in range(3)}),
         10: Has({0}, {0: record(10, 0)}, b"\0" * 20),  # an explicit LAC of another ledger
+        12: Has({0}, {0: record(12, 0)}, raw=ALL_IDS),  # more entries than a count holds
     }  # fmt: skip
     with FakeBookie(has).running() as address:
         bookie = str(address)
         ledgers = {LedgerId(0, n): (bookie,) for n in (*has, 11)} | {LedgerId(7, 1): (bookie,)}
         found = collected(made_store(ledgers, {bookie: b""}, (bookie,)), tmp_path)
     (asked,) = found.bookies
-    assert (asked.kind, asked.ledgers, asked.negatives, asked.unanswered) == (AskedKind.COLLECTED, 8, 1, 2)
-    assert (found.listed, found.scoped, found.unresolved) == (11, 1, {})
+    assert (asked.kind, asked.ledgers, asked.negatives, asked.unanswered) == (AskedKind.COLLECTED, 8, 1, 3)
+    assert (found.listed, found.scoped, found.unresolved) == (12, 1, {})
     rows, damage = rows_of(tmp_path, bookie), damage_of(tmp_path, bookie)
     assert set(rows) == {1, 2, 3, 4, 5, 8, 9, 10}
     assert {n for n, row in rows.items() if row["complete"]} == {1, 2, 4, 9, 10}
@@ -256,13 +259,14 @@ def test_what_lists_lack_what_grows_and_what_fails(tmp_path: Path, held: int, mo
     assert (rows[5]["entries"], rows[5]["headers"]) == (2, [])
     assert [(h["entry"], h["digest"]) for h in rows[9]["headers"]] == [(0, None), (1, None), (2, None)]
     assert rows[10]["explicit_lac"] is None
-    assert {n for n, row in damage.items() if row["hides_entries"]} == {5, 6, 7, 8}
+    assert {n for n, row in damage.items() if row["hides_entries"]} == {5, 6, 7, 8, 12}
+    assert "bad_value (9223372036854775808 entries)" in damage[12]["detail"]
     assert not damage[10]["hides_entries"]
     assert "nothing within" in damage[7]["detail"]
     inventory = open_dataset(tmp_path / folder_of(bookie), "inventory")
     (row,) = inventory.read("bookies").to_pylist()
     assert (row["mode"], row["complete"], row["dirty"], row["storage"]) == ("wire", False, None, "interleaved")
-    assert (inventory.manifest["coverage"]["asked"], inventory.manifest["coverage"]["negatives"]) == (11, 1)
+    assert (inventory.manifest["coverage"]["asked"], inventory.manifest["coverage"]["negatives"]) == (12, 1)
     inventory.verify()
 
 

@@ -178,6 +178,8 @@ def test_layouts_are_read(text: str, layout: Layout) -> None:
         (HIERARCHICAL.encode().replace(b"org.", b"notorg."), Reason.BAD_VALUE),
         (HIERARCHICAL.encode().replace(b"Hierarchical", b"MS"), Reason.BAD_VALUE),
         (b"2\nhierarchical:1", Reason.BAD_VALUE),
+        (b"2\nHierarchicalLedgerManagerFactory:1", Reason.BAD_VALUE),
+        (b"2\nEtcdLedgerManagerFactory:0", Reason.BAD_VALUE),
         (b"1\nlonghierarchical:1", Reason.BAD_VALUE),
         (b"2\norg.apache.bookkeeper.metadata.etcd.EtcdLedgerManagerFactory:1", Reason.BAD_VERSION),
         (b"2\nnotorg.apache.bookkeeper.metadata.etcd.EtcdLedgerManagerFactory:0", Reason.BAD_VALUE),
