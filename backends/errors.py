@@ -132,6 +132,12 @@ class VersionConflictError(_KeyError):
     TEXT = "its version is not the expected one; nothing was written"
 
 
+class AbsentKeyError(VersionConflictError):
+    """The key whose version the write named is absent."""
+
+    TEXT = "it is absent; nothing was written"
+
+
 class NotEmptyError(_KeyError):
     """The key has children."""
 

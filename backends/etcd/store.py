@@ -34,6 +34,7 @@ from google.protobuf.message import DecodeError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from backends.errors import (
+    AbsentKeyError,
     AccessDeniedError,
     CompactedError,
     CorruptStoreError,
@@ -490,7 +491,7 @@ class EtcdStore:
                 if kvs:
                     return VersionConflictError(change.key, "it exists")
             elif not kvs:
-                return VersionConflictError(change.key, "it is absent")
+                return AbsentKeyError(change.key)
             elif kvs[0].mod_revision != change.expected:
                 return VersionConflictError(change.key, f"it does not have version {change.expected}")
         if not all(node):

@@ -8,6 +8,7 @@ from kazoo import exceptions as zk
 from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
 from backends.errors import (
+    AbsentKeyError,
     AccessDeniedError,
     NotEmptyError,
     OutcomeUnknownError,
@@ -98,7 +99,7 @@ class ZooKeeperStore(ZooKeeperReader):
         except zk.BadVersionError as error:
             raise VersionConflictError(key, f"its ACL does not have version {expected}") from error
         except zk.NoNodeError as error:
-            raise VersionConflictError(key, "it is absent") from error
+            raise AbsentKeyError(key) from error
         except UnavailableError as error:
             raise self._outcome_unknown(error) from error
 
@@ -177,7 +178,7 @@ class ZooKeeperStore(ZooKeeperReader):
         if isinstance(error, zk.BadVersionError):
             raise VersionConflictError(change.key, f"it does not have version {change.expected}") from error
         if isinstance(error, zk.NoNodeError):
-            raise VersionConflictError(change.key, "it is absent") from error
+            raise AbsentKeyError(change.key) from error
         if isinstance(error, zk.NotEmptyError):
             raise NotEmptyError(change.key) from error
         if isinstance(error, REFUSED):

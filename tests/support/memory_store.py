@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from backends.errors import NotEmptyError, TooLargeError, UnavailableError, VersionConflictError
+from backends.errors import AbsentKeyError, NotEmptyError, TooLargeError, UnavailableError, VersionConflictError
 from backends.protocols import Acl, Versioned, Write, parents, parse_acl
 
 WORLD: Final = "world:anyone:cdrwa"
@@ -148,7 +148,7 @@ class MemoryStore:
             self._require_open()
             node = self._nodes.get(key)
             if node is None:
-                raise VersionConflictError(key, "it is absent")
+                raise AbsentKeyError(key)
             if node.acl_version != expected:
                 raise VersionConflictError(key, f"its ACL has version {node.acl_version}")
             node.acl = acl
@@ -179,7 +179,7 @@ class MemoryStore:
             self._create(change.key, change.value, change.acl)
             return 0
         if node is None:
-            raise VersionConflictError(change.key, "it is absent")
+            raise AbsentKeyError(change.key)
         if node.version != change.expected:
             raise VersionConflictError(change.key, f"it has version {node.version}")
         if change.value is None:

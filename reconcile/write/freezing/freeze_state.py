@@ -23,12 +23,11 @@ Tried with BookKeeper 4.17.2 and Pulsar's driver 4.0.6.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from backends.errors import AccessDeniedError, BackendError, VersionConflictError
+from backends.errors import AbsentKeyError, AccessDeniedError, BackendError, VersionConflictError
 from backends.protocols import AccessControl, AclEntry, ControlledStore, MetadataStore, Write, parse_acl
 from recovery.codecs.store import (
     AVAILABLE,
@@ -267,7 +266,7 @@ def prove_refusals(
             if perm == "r":
                 exists = stranger.children(node) is not None
             elif perm == "d":
-                exists = _may_delete(stranger, node + SHORT_TREE)
+                exists = _may_delete(stranger, store, node)
             else:
                 exists = store.get(node) is not None
                 if exists:
@@ -275,7 +274,7 @@ def prove_refusals(
                     _remove_probe(store, f"{node}/{_PROBE}")
             if exists:
                 allowed.append(attempt)
-            elif key in (SHORT_TREE, LONG_TREE, LOCKS):
+            elif key in (SHORT_TREE, LONG_TREE, LOCKS, ROOT):
                 failed.append(f"{attempt}: it is absent")
         except AccessDeniedError:
             refused.append(attempt)
@@ -289,14 +288,20 @@ def prove_refusals(
     return RefusalProof(tuple(refused), tuple(allowed), tuple(failed), starts)
 
 
-def _may_delete(store: MetadataStore, key: str) -> bool:
-    """Whether a store would let a node be deleted; nothing is.
+def _may_delete(stranger: MetadataStore, store: MetadataStore, root: str) -> bool:
+    """Whether a stranger could delete a folder of a root; nothing is deleted. False: the root is absent.
+
+    ZooKeeper asks for the root's rights before it looks for the folder: that the folder is absent is no refusal.
 
     Raises:
-        AccessDeniedError: it would not.
+        AccessDeniedError: it could not.
     """
-    with suppress(VersionConflictError):
-        store.write([Write(key, None, _NO_VERSION)])
+    try:
+        stranger.write([Write(root + SHORT_TREE, None, _NO_VERSION)])
+    except AbsentKeyError:
+        return store.get(root) is not None
+    except VersionConflictError:
+        pass
     return True
 
 

@@ -202,12 +202,40 @@ def test_a_bookie_that_is_not_a_containers_first_process_is_stopped_from_inside(
         assert parse_processes(run_script(pod, build_kill(text)).out) == []
 
 
+LATE = 'kill() { (sleep 0.5; command kill "$@") & }'
+"""A kill that arrives late: a busy host's process is not stopped when the command that stops it has ended."""
+UNHEARD = "kill() { :; }"
+
+
+def read_loop() -> str:
+    """Return the loop of the Kubernetes page; it looks as often, in less time."""
+    page = (Path(__file__).resolve().parents[3] / "docs/operations/kubernetes.md").read_text()
+    [loop] = [line.strip() for line in page.splitlines() if line.strip().startswith("for p in")]
+    assert "sleep 1;" in loop
+    return loop.replace("sleep 1;", "sleep 0.1;")
+
+
+@pytest.mark.parametrize(("kill", "state"), [("", "T"), (LATE, "T"), (UNHEARD, "S")])
+def test_the_loop_of_the_kubernetes_page_waits_for_the_state_that_it_shows(
+    kill: str, state: str, tmp_path: Path
+) -> None:
+    """It shows T however late the STOP arrives, within its bound; what is not stopped then is shown as it is."""
+    require_containers()
+    loop, java = read_loop(), tmp_path / "java"
+    shutil.copy(shutil.which("sh") or "/bin/sh", java)
+    node = (
+        f"{java} -c 'while :; do sleep 5; done' org.apache.bookkeeper.server.Main &\n"
+        f"{kill}\nuntil pgrep -x java >/dev/null; do sleep 0.1; done\n{loop}\n"
+    )
+    done = subprocess.run([*INSIDE, "sh", "-c", node], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split()[:2] == ["State:", state], done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("is_stopped", [True, False])
 def test_the_loop_of_the_kubernetes_page_stops_a_containers_first_process(tmp_path: Path, *, is_stopped: bool) -> None:
     """From the node. Then a TERM, as the kubelet sends it, begins no clean stop; without the loop it does."""
     require_containers()
-    page = (Path(__file__).resolve().parents[3] / "docs/operations/kubernetes.md").read_text()
-    [loop] = [line.strip() for line in page.splitlines() if line.strip().startswith("for p in")]
+    loop = read_loop()
     java, clean, up = tmp_path / "java", tmp_path / "clean", tmp_path / "up"
     shutil.copy(shutil.which("sh") or "/bin/sh", java)
     bookie = f"trap 'touch {clean}' TERM; touch {up}; while :; do sleep 0.1; done"

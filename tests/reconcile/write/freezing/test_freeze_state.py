@@ -203,6 +203,18 @@ def test_a_stranger_deletes_nothing_to_see_whether_it_may(tmp_path: Path) -> Non
     assert set(store.dump()) == before
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_folder_that_is_absent_tells_only_below_a_root_that_is_there(*, is_there: bool) -> None:
+    """ZooKeeper asks for rights before it looks: of a root that is gone meanwhile it has none to ask for."""
+    store = MemoryStore()
+    if is_there:
+        store.write([Write(f"{ROOT}/available/readonly", b"")])
+    proof = prove_refusals(Stranger(store), store, ROOT, Layout.HIERARCHICAL, deletes_only=True)
+    attempt = f"delete below {ROOT}"
+    assert proof.allowed == ((attempt,) if is_there else ())
+    assert (f"{attempt}: it is absent" in proof.failed) == (not is_there)
+
+
 def test_a_proof_fails_where_it_saw_nothing(tmp_path: Path) -> None:
     """What is absent, and whoever does not answer, proves nothing; a generator that is absent can stay so."""
     store = MemoryStore()

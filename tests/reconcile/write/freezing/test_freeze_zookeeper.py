@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,27 @@ def test_frozen_for_deletes_only_as_others_see_it_and_thawed(
     assert run(capsys, *thaw, "--confirm", waiting["hash"]).code == 0
     after = rights(nobody, root)
     assert {path: after[path] for path in before} == before
+
+
+def test_who_may_delete_is_known_where_the_folder_or_the_root_is_gone(
+    zookeeper_server: ZooKeeperServer, nobody: KazooClient, root: str
+) -> None:
+    """A real server refuses by the root's rights before it looks for the folder."""
+    attempt = f"delete below {root}"
+    with closing(ZooKeeperStore(zookeeper_server.hosts)) as store:
+
+        def prove() -> freeze_state.RefusalProof:
+            return freeze_state.prove_refusals(store, store, root, Layout.HIERARCHICAL, deletes_only=True)
+
+        assert attempt in prove().allowed
+        nobody.delete(f"{root}/00", recursive=True)
+        assert attempt in prove().allowed
+        nobody.set_acls(root, [make_acl("world", "anyone", read=True, create=True, admin=True)])
+        assert attempt in prove().refused
+        nobody.set_acls(root, [make_acl("world", "anyone", all=True)])
+        nobody.delete(root, recursive=True)
+        gone = prove()
+        assert (attempt in gone.allowed, f"{attempt}: it is absent" in gone.failed) == (False, True)
 
 
 def test_frozen_as_others_see_it_and_thawed_as_it_was(
