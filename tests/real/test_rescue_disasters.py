@@ -110,10 +110,10 @@ def store_bookie_and_folder_are_gone(work: Path) -> Iterator[Disaster]:
         lost = ("--lost", gone.bookie.id, "--lost", f"{part.bookie.id}={folder}")
         records = run_single_commands(site, "--snapshot", yesterday, *lost)
         answers = {"bookies off": "off", "disks of host3": "gone", f"folder {folder} of host2": "gone"}
-        answers |= {"confirm": "any", "wire read": "yes"}
+        answers |= {"id of host3": gone.bookie.id, "confirm": "any", "wire read": "yes"}
 
         def check() -> None:
-            # Whose disks are gone is known by the capture: of four bookies three are there.
+            # Whose disks are gone is asked, and by the capture recommended: of four bookies three are there.
             named = tomllib.loads((site.out / "incident.toml").read_text())["lost"]
             assert named == [gone.bookie.id, f"{part.bookie.id}={folder}"]
             assert [count_read(site.cluster, ledger) for ledger in younger] == [7] * 3

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,11 +64,11 @@ class BookieProcess:
     ) -> None:
         self.bookie = bookie
         self.conf = conf
-        self._port = bookie.port or free_port()
+        port = bookie.port or free_port()
         text = _CONF.format(
             uri=uri,
             bookie=bookie,
-            port=self._port,
+            port=port,
             journals=",".join(bookie.journals),
             ledgers=",".join(bookie.ledgers),
             storage=_STORAGES[bookie.storage],
@@ -83,11 +82,6 @@ class BookieProcess:
     def pid(self) -> int:
         """Its process."""
         return self._process.pid
-
-    def answers(self) -> bool:
-        """Return whether somebody can connect to it, which is after it has registered."""
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._port)) == 0
 
     def stop(self) -> None:
         """Let it write what it has in memory, and end."""

@@ -15,6 +15,8 @@ from typing import Any, Final
 import psutil
 from kazoo.client import KazooClient
 
+from backends.registry import open_store
+from reconcile.write.guards import list_registered
 from recovery.dataset import open_dataset
 from tests.support import jars
 from tests.support.acid import read_ledger
@@ -249,9 +251,18 @@ class Site:
                 item.kill()
 
     def start(self, bookie: BookieProcess) -> None:
-        """Start a bookie as its host does, and wait until it answers."""
+        """Start a bookie as its host does, and wait until it serves.
+
+        Until the session of one that was killed has ended, the next one listens, and resets every connection.
+        """
+        until(lambda: bookie.bookie.id not in self.list_registered(), f"the session of bookie {bookie.bookie.n} ended")
         subprocess.run(["sh", "-c", self.build_start(bookie)], check=True)
-        until(bookie.answers, f"bookie {bookie.bookie.n} answers")
+        until(lambda: bookie.bookie.id in self.list_registered(), f"bookie {bookie.bookie.n} serves")
+
+    def list_registered(self) -> set[str]:
+        """Return the ids of the bookies that are registered."""
+        with open_store(self.uri) as opened:
+            return {name for _, name in list_registered(opened.store, opened.root.rstrip("/"))}
 
 
 def _find_bookie(bookie: BookieProcess) -> list[psutil.Process]:

@@ -49,8 +49,9 @@ from reconcile.plan.views.ledger_lists import HeldChoice, LedgerFilter, list_reu
 from reconcile.plan.views.open_points import count_rights, count_unopened
 from reconcile.stores import catalog_path, has_rights
 from reconcile.words import count_noun, list_names
-from reconcile.write.guards import OPEN_ACL, choose_acl, list_registered, require_layout
+from reconcile.write.guards import OPEN_ACL, ask_whether_running, choose_acl, list_registered, require_layout
 from reconcile.write.plan_actions import require_acl
+from recovery.bookies.addresses import read_members
 from recovery.codecs.store import Layout
 from recovery.dataset import SNAPSHOTS, Dataset, open_dataset
 
@@ -245,29 +246,46 @@ class Conductor:
         facts["disks"] = {item.bookie: _list_disks(item) for item in collected if item.bookie is not None}
         unread = [item for item in collected if not item.is_complete]
         facts["gaps"] = {item.name: [gap.path for gap in item.gaps] for item in unread if item.bookie is not None}
-        self._answer_all([question for item in unread for question in _ask_for_gaps(item)])
-        self._name_bookies()
+        gaps = [question for item in unread for question in _ask_for_gaps(item)]
+        names = self._ask_for_ids()
+        self._answer_all([*gaps, *names])
+        self._require_own_ids(names)
 
-    def _name_bookies(self) -> None:
-        """Find the ids of bookies that nothing on their disks names, by the snapshots, or ask for them."""
-        nameless = [bookie.name for bookie in self._hosts.bookies if self._find_id(bookie) is None]
+    def _ask_for_ids(self) -> list[RescueQuestion]:
+        """Return the questions for the ids of bookies that neither their disks nor the file of hosts name."""
+        bookies = self._hosts.bookies
+        nameless = [bookie.name for bookie in bookies if self._find_named_id(bookie) is None]
         if not nameless:
-            return
-        known = {self._find_id(bookie) for bookie in self._hosts.bookies}
+            return []
+        known = {self._find_named_id(bookie) for bookie in bookies}
         context = make_context(self._output, self._find_identity())
         left = sorted(list_recorded_bookies(self._list_snapshots(), self._uri, context) - known)
-        if len(nameless) == len(left) == 1:
-            self._say(f"{nameless[0]}: its id is {left[0]}, the only one of the snapshots that no other bookie has")
-            self._record.find_phase(RescuePhase.COLLECT)["named"] = {nameless[0]: left[0]}
-            return
-        self._answer_all([questions.ask_for_id(name, left) for name in nameless])
+        return [questions.ask_for_id(name, left, is_only=len(nameless) == len(left) == 1) for name in nameless]
+
+    def _require_own_ids(self, asked: Sequence[RescueQuestion]) -> None:
+        """Refuse an id that a person does not know, or that two bookies would have.
+
+        Raises:
+            GuardRefusedError: a bookie has no id of its own.
+        """
+        ids = [self._find_id(bookie) for bookie in self._hosts.bookies]
+        remedy = "write the `id` of each such bookie in the file of hosts, and each bookie that it lacks; then run this"
+        for question in asked:
+            answer = self._answer(question)
+            if answer == questions.NONE_OF_THESE or ids.count(answer) > 1:
+                self._forget(question.id)
+                is_twice = answer != questions.NONE_OF_THESE
+                problem = f"is answered {answer}, which another bookie has" if is_twice else "is not known"
+                raise GuardRefusedError(question.id, problem, f"{remedy} again")
+
+    def _find_named_id(self, bookie: BookieHost) -> str | None:
+        """Return a bookie's id, from its disks or the file of hosts; None: neither names it."""
+        collected = self._record.find_phase(RescuePhase.COLLECT).get("bookies", {})
+        return collected.get(bookie.name) or bookie.bookie
 
     def _find_id(self, bookie: BookieHost) -> str | None:
-        """Return a bookie's id, from its disks, the file of hosts, the snapshots, or an answer; None: not known."""
-        facts = self._record.find_phase(RescuePhase.COLLECT)
-        collected, named = facts.get("bookies", {}), facts.get("named", {})
-        found: str | None = collected.get(bookie.name) or bookie.bookie or named.get(bookie.name)
-        return found or self._record.find_answer(f"id of {bookie.name}")
+        """Return a bookie's id, from its disks, the file of hosts, or an answer; None: not known."""
+        return self._find_named_id(bookie) or self._record.find_answer(f"id of {bookie.name}")
 
     def _collect_all(self) -> list[FetchedBookie]:
         """Collect every bookie, all at once, and say each as it is done."""
@@ -680,7 +698,7 @@ class Conductor:
             registered = self._list_registered()
             return registered - set(started.values()) if name is None else registered & {name}
 
-        if started.get(bookie.name) in self._list_registered():
+        if started.get(bookie.name) in self._list_running():
             return
         left = scripts.parse_processes(
             require_done(bookie.host, run_script(bookie.host, scripts.build_kill(bookie.process)), "kill").out
@@ -715,6 +733,17 @@ class Conductor:
     def _list_registered(self) -> set[str]:
         with connect(self._uri, make_context(self._output, self._find_identity())) as opened:
             return {name for _, name in list_registered(opened.store, opened.root.rstrip("/"))}
+
+    def _list_running(self) -> set[str]:
+        """Return the registered bookies that answer. One that crashed is registered until its session ends.
+
+        Of one whose registration names no address nothing more can be told.
+        """
+        with connect(self._uri, make_context(self._output, self._find_identity())) as opened:
+            names = read_members(opened.store, opened.root.rstrip("/"), opened.layout_hint, {})
+            members = [member for name in names.bookies if (member := names.find(name)).registered_txn is not None]
+        answers = ask_whether_running(str(member.address) for member in members)
+        return {member.bookie for member in members if answers.get(str(member.address), True)}
 
     def _stop_bookie(self, bookie: BookieHost) -> tuple[str, list[scripts.Process] | HostError]:
         try:

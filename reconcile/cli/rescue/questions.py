@@ -10,6 +10,8 @@ from reconcile.words import count_noun, list_names
 _LIKELY: Final = 0.5
 """Share of the evidence from which on quorums are asked about."""
 _PASSES: Final = "bookies collect at each pass (gcWaitTime, 10 minutes by default)"
+NONE_OF_THESE: Final = "none"
+"""Answers that no id which is known is a bookie's."""
 _COMES_BACK: Final = {
     "back": "its ledgers are guarded: readable, every copy kept, to be settled when it is back",
     "gone": "what only it had is given up, by name, in the plan; nothing waits for it",
@@ -108,15 +110,26 @@ def ask_for_folder(item: FetchedBookie, gap: Gap) -> RescueQuestion:
     return RescueQuestion(f"folder {gap.path} of {item.name}", text, (item.verdict,), _COMES_BACK, "back")
 
 
-def ask_for_id(name: str, recorded: Sequence[str]) -> RescueQuestion:
-    """Return the question for the id of a bookie that nothing on its disks names.
+def ask_for_id(name: str, left: Sequence[str], *, is_only: bool) -> RescueQuestion:
+    """Return the question for the id of a bookie that neither its disks nor the file of hosts name.
 
     Args:
         name: of the bookie.
-        recorded: ids of the snapshots that no other bookie has.
+        left: ids of the snapshots that no other bookie has.
+        is_only: whether one id is left, and one bookie has none.
     """
-    known = (f"the snapshots name {list_names(recorded)}, too",) if recorded else ()
-    return RescueQuestion(f"id of {name}", f"what is the id of {name}, as ledger metadata names it?", known)
+    text = f"what is the id of {name}, as ledger metadata names it?"
+    if not left:
+        return RescueQuestion(f"id of {name}", text, ("the snapshots name no bookie that is not known already",))
+    known = (
+        f"the snapshots name {list_names(left)}, and no other host in the file has "
+        + ("it" if len(left) == 1 else "these"),
+        "if the file of hosts lacks a bookie, the id of that one is among them, too",
+    )
+    cost = f"{name} counts as this bookie: what only it had is guarded, or given up if its disks are gone"
+    choices = dict.fromkeys(left, cost)
+    choices[NONE_OF_THESE] = "it ends here; write the id in the file of hosts, then run this again"
+    return RescueQuestion(f"id of {name}", text, known, choices, left[0] if is_only else None)
 
 
 def ask_for_session(row: Mapping[str, Any]) -> RescueQuestion:

@@ -5,13 +5,15 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import psutil
@@ -20,6 +22,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
+from backends.protocols import Write
 from backends.registry import open_store
 from reconcile.cli.command import Exit
 from reconcile.cli.options import now
@@ -570,29 +573,129 @@ def test_what_is_gone_is_given_up_by_name(
     assert conductor._build_disk_options("all") == ["--sample", "all", "--disk", "b1:3181=/disk1"]
 
 
-@pytest.mark.parametrize("recorded", [{"b1:3181", "b2:3181"}, {"b1:3181", "b2:3181", "b3:3181"}, {"b1:3181"}])
-def test_the_id_of_a_bookie_without_disks_is_asked_for_only_where_snapshots_do_not_tell(
-    recorded: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They do where one bookie is left; where several are, they are named."""
+def _collect_one_of_two(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, recorded: set[str], answers: dict[str, str]
+) -> tuple[Conductor, list[RescueQuestion]]:
+    """Return a rescue of a bookie that was collected and of one without disks, and the questions that it asks."""
     collected = {
         "bk1": FetchedBookie("bk1", "b1:3181", is_complete=True, verdict="whole"),
         "bk2": FetchedBookie("bk2", None, is_complete=False, verdict="not collected"),
     }
     monkeypatch.setattr("reconcile.cli.rescue.conductor.collect_bookie", lambda bookie, *_: collected[bookie.name])
     monkeypatch.setattr("reconcile.cli.rescue.conductor.list_recorded_bookies", lambda *_: frozenset(recorded))
-    answers = {"disks of bk2": "gone", "id of bk2": "b3:3181"}
-    conductor, asked = make_conductor(tmp_path, answers, text=BOOKIE + BOOKIE.replace("bk1", "bk2"))
+    text = BOOKIE + BOOKIE.replace("bk1", "bk2")
+    conductor, _ = make_conductor(folder, answers, text=text)
+    asked: list[RescueQuestion] = []
+
+    def ask(listed: Sequence[RescueQuestion]) -> None:
+        asked.extend(listed)
+        for question in listed:
+            conductor._record.take_answer(question, answers[question.id])
+
+    monkeypatch.setattr(conductor, "_ask", ask)
     conductor._record.find_phase(RescuePhase.LOOK)["kind"] = "lost"
+    return conductor, asked
+
+
+@pytest.mark.parametrize("recorded", [{"b1:3181", "b2:3181"}, {"b1:3181", "b2:3181", "b3:3181"}, {"b1:3181"}])
+def test_the_id_of_a_bookie_without_disks_is_asked_for(
+    recorded: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the ids that snapshots name and no other bookie has; the only one is recommended, and not just taken."""
+    answers = {"disks of bk2": "gone", "id of bk2": "b2:3181"}
+    conductor, asked = _collect_one_of_two(tmp_path, monkeypatch, recorded, answers)
     conductor._collect()
-    is_told = len(recorded) == 2
-    assert asked == ["disks of bk2"] + ([] if is_told else ["id of bk2"])
+    assert [question.id for question in asked] == list(answers)
+    [question] = asked[1:]
+    left = sorted(recorded - {"b1:3181"})
+    assert list(question.choices) == ([*left, "none"] if left else [])
+    assert question.recommended == (left[0] if len(left) == 1 else None)
+    assert all(name in question.known[0] for name in left)
+    assert all(question.choices.values())
     conductor._write_incident()
     written = tomllib.loads((tmp_path / "incident.toml").read_text())
-    assert written["lost"] == ["b2:3181" if is_told else "b3:3181"]
-    assert written["bookies"] == ["b1:3181", *written["lost"]]
-    named = questions.ask_for_id("bk2", sorted(recorded - {"b1:3181"})).known
-    assert [name in line for line in named for name in sorted(recorded - {"b1:3181"})] == [True] * (len(recorded) - 1)
+    assert (written["lost"], written["bookies"]) == (["b2:3181"], ["b1:3181", "b2:3181"])
+
+
+@pytest.mark.parametrize(("answer", "said"), [("none", "is not known"), ("b1:3181", "which another bookie has")])
+def test_no_bookie_gets_an_id_that_is_not_its_own(
+    answer: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of hosts may lack the bookie whose id is left: nothing of that one is given up for another."""
+    recorded = {"b1:3181", "b9:3181"} if answer == "none" else {"b1:3181"}
+    answers = {"disks of bk2": "gone", "id of bk2": answer}
+    conductor, asked = _collect_one_of_two(tmp_path, monkeypatch, recorded, answers)
+    with pytest.raises(GuardRefusedError, match=f"id of bk2: .*{said}.*write the `id`"):
+        conductor._collect()
+    # It is asked again, and no longer where the file names the id.
+    assert conductor._record.find_answer("id of bk2") is None
+    write_hosts(tmp_path, BOOKIE + BOOKIE.replace("bk1", "bk2") + 'id = "b2:3181"\n')
+    conductor._hosts = read_hosts(tmp_path / "hosts.toml")
+    asked.clear()
+    conductor._collect()
+    assert asked == []
+    conductor._write_incident()
+    assert tomllib.loads((tmp_path / "incident.toml").read_text())["lost"] == ["b2:3181"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("has_crashed", [True, False])
+def test_a_bookie_that_crashed_after_its_start_is_started_again(
+    zookeeper_server: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_crashed: bool
+) -> None:
+    """It is registered until its session ends; one that answers is left alone."""
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}/crashed-{has_crashed}/ledgers"
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        port = listening.getsockname()[1]
+        if has_crashed:
+            listening.close()
+        else:
+            stack.enter_context(answering(listening))
+        opened = stack.enter_context(open_store(uri, writable=True))
+        registered = f"/crashed-{has_crashed}/ledgers/available/127.0.0.1:{port}"
+        opened.store.write([Write(registered, b"")])
+        text = BOOKIE + f"start = {json.dumps(f'touch {tmp_path}/up')}\n"
+        conductor, _ = make_conductor(tmp_path, {}, uri=uri, text=text)
+        name = f"127.0.0.1:{port}"
+        conductor._record.find_phase(RescuePhase.START)["started"] = {"bk1": name}
+        awaited: list[str] = []
+
+        def wait(is_so: Callable[[], bool], what_came: str) -> None:
+            awaited.append(what_came)
+            assert not is_so()
+            if "ended" in what_came:
+                opened.store.write([Write(registered, None, 0)])
+            else:
+                opened.store.write([Write(registered, b"")])
+            assert is_so()
+
+        monkeypatch.setattr(conductor, "_await", wait)
+        [bookie] = conductor._hosts.bookies
+        conductor._start_bookie(bookie, name)
+    assert ((tmp_path / "up").exists(), len(awaited)) == ((True, 2) if has_crashed else (False, 0))
+
+
+@contextmanager
+def answering(listening: socket.socket) -> Iterator[None]:
+    """Answer whoever connects with a frame of a bookie's protocol."""
+
+    def answer() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection:
+                    connection.recv(64)
+                    connection.sendall((4).to_bytes(4) + b"\0" * 4)
+
+    thread = Thread(target=answer, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join()
 
 
 @pytest.mark.real
