@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,11 +65,11 @@ class BookieProcess:
     ) -> None:
         self.bookie = bookie
         self.conf = conf
-        port = bookie.port or free_port()
+        self._port = bookie.port or free_port()
         text = _CONF.format(
             uri=uri,
             bookie=bookie,
-            port=port,
+            port=self._port,
             journals=",".join(bookie.journals),
             ledgers=",".join(bookie.ledgers),
             storage=_STORAGES[bookie.storage],
@@ -82,6 +83,11 @@ class BookieProcess:
     def pid(self) -> int:
         """Its process."""
         return self._process.pid
+
+    def answers(self) -> bool:
+        """Return whether somebody can connect to it; one that waits for an earlier session to end resets what comes."""
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self._port)) == 0
 
     def stop(self) -> None:
         """Let it write what it has in memory, and end."""
