@@ -232,7 +232,8 @@ class PollingFeed:
                 old = None
                 made.append(key)
                 tree.nodes[key] = node
-            if node.children_txn == node.created_txn:
+            # Its pzxid says less: one transaction may have made the node and nodes below it.
+            if not node.children_created:
                 continue
             if old is None or known is None or old.children_txn != node.children_txn:
                 names = self._reader.children(key) or []

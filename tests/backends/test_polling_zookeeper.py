@@ -130,6 +130,36 @@ def test_polling_that_begins_again_goes_on_only_where_nothing_changed(
     feed.close()
 
 
+def test_nodes_that_one_transaction_made_with_those_above_them_are_seen(
+    zookeeper_server: ZooKeeperServer, client: KazooClient
+) -> None:
+    """In a base, and in what follows: none of the nodes above was changed since it was made."""
+    top = f"/poll-{uuid4()}"
+
+    def make(*names: str) -> None:
+        transaction = client.transaction()
+        for name in names:
+            transaction.create(f"{top}{name}", b"x")
+        assert all(isinstance(made, str) for made in transaction.commit())
+
+    make("", "/a", "/a/b", "/a/b/c")
+    feed = PollingFeed(ZooKeeperReader(zookeeper_server.hosts), [top], pause_s=0)
+    try:
+        base = feed.open_base()
+        shown = _show(base, top)
+        assert set(shown) == {top, f"{top}/a", f"{top}/a/b", f"{top}/a/b/c"}
+        make("/d", "/d/e")
+        client.sync("/")
+        for step in feed.follow(base.point().txn or 0):
+            assert isinstance(step, Followed)
+            _fold(shown, step)
+            if step.through >= client.last_zxid:
+                break
+        assert {f"{top}/d", f"{top}/d/e"} <= set(shown)
+    finally:
+        feed.close()
+
+
 def test_what_polling_cannot_know_is_said(zookeeper_server: ZooKeeperServer, client: KazooClient) -> None:
     """A base says that it was polled, and what is not seen; a removal has neither time nor session."""
     top = f"/poll-{uuid4()}"
