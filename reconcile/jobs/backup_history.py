@@ -17,7 +17,7 @@ from recovery.codecs.keys import ledgers_of
 from recovery.codecs.store import ROOT, Layout
 from recovery.dataset import Dataset
 from recovery.errors import InputError
-from recovery.model.ids import BUCKETS
+from recovery.model.ids import BUCKETS, bucket_ranges
 
 _SHARE: Final = BUCKETS // 16
 """Buckets whose ledgers are compared."""
@@ -86,11 +86,11 @@ def _list_made(catalog: Dataset) -> pa.Table:
 def read_deletes(
     backup: Backup, catalog: Dataset, *, after_txn: int | None = None, since_ms: int | None = None
 ) -> pa.Table:
-    """Return `DELETES` of the ledgers that were deleted since, and that were not made again.
+    """Return `DELETES` of the ledgers that were deleted since, and that were not made again, by ascending transaction.
 
     Args:
         backup: result of `open_history`.
-        catalog: of the store: what came after it says nothing of it.
+        catalog: of the store: what came after it says nothing of it; what it has was made again, if only in a gap.
         after_txn: only deletes after this transaction; None: by their time.
         since_ms: only deletes since this time, and of ledgers that were made before it; None: by their transaction.
 
@@ -125,7 +125,11 @@ def read_deletes(
     last = last.filter(pc.equal(last["op_last"], "deleted"))
     if since_ms is not None:
         last = last.filter(pc.equal(last["op_first"], "deleted"))
-    return last.rename_columns([*keys, "txn", "at_ms", "op", "first"]).select(DELETES.names).cast(DELETES)
+    deletes = last.rename_columns([*keys, "txn", "at_ms", "op", "first"]).select(DELETES.names)
+    for span in bucket_ranges(catalog.rows("ledgers")):
+        listed = catalog.read("ledgers", buckets=span, columns=keys)
+        deletes = deletes.join(listed, keys, join_type="left anti")
+    return deletes.cast(DELETES).sort_by("txn")
 
 
 def _take_ledgers(rows: pa.Table, root: str, layout: Layout) -> pa.Table:

@@ -57,6 +57,24 @@ def test_deletes_since_are_those_of_ledgers_that_are_gone(tmp_path: Path) -> Non
     assert (row["ledger"], row["at_ms"]) == (2, early_ms + 1000)
 
 
+def test_what_was_made_again_in_a_gap_was_not_deleted(tmp_path: Path) -> None:
+    """The backup has the delete and lacks the creation: the store has the ledger."""
+    store = FollowedMemory()
+    for number in range(1, 4):
+        store.put(name_ledger(number), b"x")
+    writer = back_up(store, tmp_path / "backup")
+    before = store.txn
+    store.put(name_ledger(1), None)
+    store.put(name_ledger(2), None)
+    seal_all(writer, store)
+    store.put(name_ledger(2), b"again")
+    write_base(writer, store, gap="nobody followed")
+    shown = catch(store, tmp_path / "catalog")
+    backup = open_history(f"backup:{tmp_path / 'backup'}", shown)
+    assert read_deletes(backup, shown, after_txn=before)["ledger"].to_pylist() == [1]
+    assert read_deletes(backup, shown, since_ms=store.now_ms - 60_000)["ledger"].to_pylist() == [1]
+
+
 def test_a_backup_explains_what_went_since_a_verification(tmp_path: Path) -> None:
     """Without it so many are a mass absence; with it, only what it has not as deleted."""
     store = FollowedMemory()
