@@ -440,7 +440,8 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.LISTING_INCOMPLETE: Traits(
         "critical",
         "Parts of the store could not be listed, or more ledgers vanished at once than deletes explain.",
-        "stop bookies' garbage collection (bkmeta freeze) until it is known what happened",
+        "stop bookies' garbage collection (bkmeta freeze) until it is known what happened: a backup of the store shows "
+        "what was deleted (--history backup:PLACE; of orphans: --earlier)",
         of_share=True,
     ),
     Category.ROOT_MISSING: Traits(
