@@ -292,6 +292,15 @@ class ScannableStore(MetadataStore, Protocol):
 
 
 @runtime_checkable
+class PartialStore(MetadataStore, Protocol):
+    """A copy of chosen parts of a store: what is absent from it may only not have been copied."""
+
+    def has_part(self, key: str) -> bool:
+        """Say whether what is at a key, and all below it, was copied."""
+        ...
+
+
+@runtime_checkable
 class LiveStore(MetadataStore, Protocol):
     """A store that is read while it changes; it numbers its changes, and its keys have ACLs."""
 

@@ -43,7 +43,7 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 
 from backends.errors import AccessDeniedError
-from backends.protocols import MetadataStore, ScannableStore
+from backends.protocols import MetadataStore, PartialStore, ScannableStore
 from backends.registry import OpenStore
 from reconcile.clusters import InstanceSource, decode_named
 from recovery.codecs import log_records, managed_ledger
@@ -257,11 +257,11 @@ def of_store(opened: OpenStore) -> References:
         UnavailableError: the store does not answer.
         CorruptStoreError: a copy of a store cannot be read to its end.
     """
-    above, _, last = opened.root.rpartition("/")
+    above = opened.root.rpartition("/")[0]
     logs = find_pravega(opened)
     if logs is not None:
         return _read_pravega(opened, logs)
-    topics = opened.root if f"/{last}" == TOPICS else above + TOPICS
+    topics = _name_topics(opened)
     schemas = topics.removesuffix(TOPICS) + SCHEMAS
     if not has_topics(opened.store, topics):
         problem = f"has no {topics}: none of Pulsar's topics"
@@ -294,6 +294,20 @@ def of_store(opened: OpenStore) -> References:
     ledgers = opened.root if topics != opened.root else f"{above}{_LEDGERS}"
     source = InstanceSource(f"references {opened.uri}", _cluster(opened.store, ledgers, opened.layout_hint))
     return References(_once(_make_table(references, opened.uri)), tuple(unreadable), gaps, (source,))
+
+
+def list_uncopied(opened: OpenStore) -> list[str]:
+    """Return the keys of Pulsar's records that name ledgers and are in no copy of chosen parts of a store."""
+    topics, store = _name_topics(opened), opened.store
+    if not isinstance(store, PartialStore) or find_pravega(opened) is not None:
+        return []
+    return [key for key in (topics, topics.removesuffix(TOPICS) + SCHEMAS) if not store.has_part(key)]
+
+
+def _name_topics(opened: OpenStore) -> str:
+    """Return the key that Pulsar's topics have: the root that was named, or beside it."""
+    above, _, last = opened.root.rpartition("/")
+    return opened.root if f"/{last}" == TOPICS else above + TOPICS
 
 
 def _list_stream(key: str, raw: bytes) -> list[_Reference]:

@@ -122,6 +122,10 @@ class BackupStore:
     def _list_history(self) -> list[SegmentLink]:
         return [link for link in self._backup.manifest.segments if link.after < self._shown.txn]
 
+    def has_part(self, key: str) -> bool:
+        """Say whether what is at a key, and all below it, is followed."""
+        return any(f"{key}/".startswith(f"{top}/") for top in self._backup.manifest.binding["tops"])
+
     def get(self, key: str) -> Versioned | None:
         """Return one key."""
         self._require_open()

@@ -66,6 +66,11 @@ class CatalogStore:
         notes = self._source.get("notes") or []
         return StorePoint(self._source.get("txn"), None if time is None else _ms(time), tuple(gaps), tuple(notes))
 
+    def has_part(self, key: str) -> bool:
+        """Say whether what is at a key, and all below it, was captured."""
+        tops = (self._root, *self._dataset.manifest["binding"].get("subtrees", ()))
+        return any(f"{key}/".startswith(f"{top}/") for top in tops)
+
     def get(self, key: str) -> Versioned | None:
         """Return one key."""
         self._require_open()

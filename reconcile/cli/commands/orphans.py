@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     "--earlier",
     multiple=True,
     metavar="URI",
-    help="What the store held earlier: a capture, or copies of ZooKeeper's files or etcd's snapshot, whose "
+    help="What the store held earlier: a capture; or a backup, copies of ZooKeeper's files or etcd's snapshot, whose "
     "history says who deleted what.",
 )
 @click.option(
@@ -101,6 +101,7 @@ def _make_result(answer: "FoundOrphans", uri: str, out: DatasetPlace) -> Result:
     from reconcile.findings.categories import Category
     from reconcile.findings.view import FindingView
     from reconcile.jobs.orphans.request import CANDIDATES
+    from reconcile.stores import is_live
 
     counts = {
         "listed": answer.listed,
@@ -121,7 +122,18 @@ def _make_result(answer: "FoundOrphans", uri: str, out: DatasetPlace) -> Result:
     ]
     following = ""
     if answer.candidates:
-        request = ("bkmeta", "delete", "request", "--metadata", uri, "--from", out / CANDIDATES, "--reason", "orphans")
+        store = uri if is_live(uri) else "STORE"
+        request = (
+            "bkmeta",
+            "delete",
+            "request",
+            "--metadata",
+            store,
+            "--from",
+            out / CANDIDATES,
+            "--reason",
+            "orphans",
+        )
         following = f"look at {out}/findings first; then: {quote_command(*request)}"
     return Result(
         "orphans",

@@ -16,7 +16,7 @@ from reconcile.deletes.tombstones import SKEW_MS
 from reconcile.deletes.verification.absence import Absence, measure_absence
 from reconcile.deletes.verification.evidence import ReferenceListing
 from reconcile.jobs.context import Context, connect, now_ms
-from reconcile.references import TOPICS, References, find_pravega, has_topics, of_store, read_listing
+from reconcile.references import TOPICS, References, find_pravega, has_topics, list_uncopied, of_store, read_listing
 from reconcile.stores import is_live, is_store
 from recovery.dataset import Dataset
 
@@ -39,7 +39,7 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
 
     Args:
         names: files and URIs.
-        opened: the ledgers' store: Pulsar's records that are beside them are read unasked.
+        opened: the ledgers' store: Pulsar's records that are beside them are read unasked; of a copy as of its time.
         context: of the job.
 
     Raises:
@@ -57,6 +57,8 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
         if logs is not None or has_topics(opened.store, above + TOPICS):
             parts.append(of_store(opened))
             sources.append((f"{logs or above + TOPICS} beside the ledgers", ""))
+            shown_ms, doubts = _look_at_copy(opened)
+            at_ms, problems = min(at_ms, shown_ms or at_ms), [*problems, *doubts]
     except BackendError as error:
         problems.append(f"the upper layer's records could not be read ({error})")
     for name in dict.fromkeys(names):
@@ -74,10 +76,8 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
         try:
             with connect(name, context) as store:
                 parts.append(of_store(store))
-                if not is_live(name):
-                    shown_ms = store.store.point().at_ms if isinstance(store.store, ScannableStore) else None
-                    problems += [] if shown_ms else [f"{name} is a copy without the time that it shows"]
-                    at_ms = min(at_ms, shown_ms or at_ms)
+                shown_ms, doubts = _look_at_copy(store)
+                at_ms, problems = min(at_ms, shown_ms or at_ms), [*problems, *doubts]
             sources.append((name, ""))
         except BackendError as error:
             problems.append(f"{name} could not be listed ({error})")
@@ -90,6 +90,22 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
     is_stated = any(digest for _, digest in sources)
     listing = ReferenceListing(united, at_ms, "; ".join(problems), is_stated, has_pravega=logs is not None)
     return ListedReferences(listing, tuple(sources))
+
+
+def find_moment(opened: OpenStore) -> int | None:
+    """Return the time that a copy of a store shows, ms since 1970; None: a running store, or it is not known."""
+    if is_live(opened.uri) or not isinstance(opened.store, ScannableStore):
+        return None
+    return opened.store.point().at_ms
+
+
+def _look_at_copy(opened: OpenStore) -> tuple[int | None, list[str]]:
+    """Return the time that a store shows, None if that is now; and what keeps a copy from being a whole listing."""
+    if is_live(opened.uri):
+        return None, []
+    shown_ms = find_moment(opened)
+    problems = [] if shown_ms else [f"{opened.uri} is a copy without the time that it shows"]
+    return shown_ms, [*problems, *(f"{opened.uri} has no copy of {key}" for key in list_uncopied(opened))]
 
 
 def list_again(certificate: Certificate, opened: OpenStore, context: Context) -> ReferenceListing:

@@ -33,12 +33,13 @@ from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, connect, now_ms, throttle
 from reconcile.jobs.deletes.clusters import read_own_root
-from reconcile.jobs.deletes.listings import list_references, measure_since_listing
+from reconcile.jobs.deletes.listings import find_moment, list_references, measure_since_listing
 from reconcile.jobs.deletes.resurrection import read_removed
 from reconcile.jobs.orphans.last_writes import read_last_writes
 from reconcile.jobs.orphans.request import CANDIDATES, FoundOrphans, OrphansRequest
 from reconcile.rules.sides import pick_newest_records
-from reconcile.stores import catalog_path, of_catalog
+from reconcile.stores import catalog_path, is_backup, is_live, of_catalog, split_backup
+from reconcile.words import list_names
 from recovery.dataset import (
     SPILL,
     Dataset,
@@ -61,11 +62,16 @@ _KIND: Final = "orphans"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Gathered:
-    """Everything that was looked at; see `Sides`."""
+    """Everything that was looked at; see `Sides`.
+
+    `behind` names bookies that were collected after the moment that a copy of the store shows: what they hold may be
+    younger.
+    """
 
     captures: tuple[Dataset, Dataset]
     listings: tuple[ReferenceListing, ReferenceListing]
     inventories: tuple[Dataset, ...]
+    behind: tuple[str, ...]
     earlier: tuple[Dataset, ...]
     tombstones: pa.Table
     previous: Dataset | None
@@ -160,8 +166,28 @@ def _gather(
         )
     clusters.require_one(sources)
     listings = (first_listing, second_listing)
-    absence = measure_since_listing(opened, own, second, now_ms(context))
-    return _Gathered((first, second), listings, inventories, earlier, _unite(known), previous, tuple(damaged), absence)
+    backups = [uri for uri in (request.uri, *request.earlier) if is_backup(uri) and split_backup(uri)[1] is None]
+    absence = measure_since_listing(opened, own, second, now_ms(context), next(iter(backups), None))
+    older, behind = _place_inventories(inventories, opened)
+    return _Gathered(
+        (first, second), listings, older, behind, earlier, _unite(known), previous, tuple(damaged), absence
+    )
+
+
+def _place_inventories(
+    inventories: Sequence[Dataset], opened: OpenStore
+) -> tuple[tuple[Dataset, ...], tuple[str, ...]]:
+    """Return the inventories that a store is later than, and the bookies of the others."""
+    if is_live(opened.uri):
+        return tuple(inventories), ()
+    older, behind, shown_ms = list[Dataset](), list[str](), find_moment(opened)
+    for inventory in inventories:
+        [row] = inventory.read("bookies", columns=["bookie", "ended"]).to_pylist()
+        if shown_ms is not None and row["ended"].timestamp() * SECOND_MS <= shown_ms:
+            older.append(inventory)
+        else:
+            behind.append(row["bookie"])
+    return tuple(older), tuple(behind)
 
 
 def _capture(opened: OpenStore, folder: DatasetPlace, context: Context, inventories: Sequence[Dataset]) -> Dataset:
@@ -318,7 +344,13 @@ def _list_undecided(gathered: _Gathered, gaps: Sequence[str], answer: FoundOrpha
     if gathered.absence is not None and gathered.absence.is_mass:
         undecided.append(
             f"{gathered.absence.gone} of the {gathered.absence.listed} ledgers that the last verification listed are "
-            "gone, and not by a purge: what names the others may be gone, too"
+            "gone, and not by a purge: what names the others may be gone, too. A backup of the store (--earlier "
+            "backup:PLACE) shows what was deleted"
+        )
+    if gathered.behind:
+        undecided.append(
+            f"data without a record was not searched for on {list_names(gathered.behind)}: collected after the moment "
+            "that this copy of the store shows; name a later copy, or the store"
         )
     undecided += [f"tombstones of an earlier copy cannot be read: {where}" for where in gathered.damaged[:1]]
     undecided += dict.fromkeys(listing.problem for listing in gathered.listings if listing.problem)

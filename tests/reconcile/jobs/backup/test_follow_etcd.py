@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -19,6 +20,7 @@ from reconcile.jobs.backup.verify import verify_backup
 from reconcile.jobs.context import Context
 from reconcile.stores import NOBODY, open_store
 from recovery.backup.chain import open_backup
+from recovery.capture.subtrees import SubtreeChoice
 from recovery.codecs.store import Layout, ledger_key, places
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
@@ -92,11 +94,23 @@ class Following:
         assert not self.errors
 
 
+class HasUri(Protocol):
+    """What can be followed."""
+
+    @property
+    def uri(self) -> str:
+        """Of the store."""
+
+
 @contextmanager
-def following(cluster: Cluster, place: Path, base_every: timedelta = SELDOM) -> Iterator[Following]:
+def following(
+    cluster: HasUri, place: Path, base_every: timedelta = SELDOM, subtrees: tuple[str, ...] = ()
+) -> Iterator[Following]:
     """Follow a cluster."""
     made, ended = Following(place), threading.Event()
-    request = FollowRequest(cluster.uri, place, seal_after=SOON, base_every=base_every)
+    request = FollowRequest(
+        cluster.uri, place, subtrees=SubtreeChoice(subtrees), seal_after=SOON, base_every=base_every
+    )
 
     def follow() -> None:
         try:

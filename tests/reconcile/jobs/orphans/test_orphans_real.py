@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from backends.protocols import Write
+from backends.protocols import LiveStore, MetadataStore, ScannableStore, Write
 from backends.registry import open_store
 from reconcile.cli.options import now
 from reconcile.deletes.own_root import open_log, open_own_root, write_last_listing
@@ -20,6 +20,7 @@ from recovery.codecs._pb.managed_ledger_pb2 import ManagedCursorInfo
 from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
+from tests.reconcile.jobs.backup.test_follow_etcd import Following, following
 from tests.reconcile.test_references_pulsar import topic
 from tests.support.command import Done, run
 from tests.support.deletes import Ledger, days_ago, fill_store, name_looks, write_looks, write_references
@@ -72,6 +73,16 @@ class Site:
         out = self.folder / f"orphans-{self.runs}"
         return self.bkmeta("orphans", "--min-age", "0s", "--out", out, *words, code=code), out
 
+    def touch(self, follower: Following) -> None:
+        """Have the backup reach a later moment."""
+        with open_store(self.uri, writable=True) as opened:
+            key = self.root + ledger_key(self.layout, LedgerId(0, YOUNG))
+            held = opened.store.get(key)
+            assert held is not None
+            opened.store.write([Write(key, held.value, held.version)])
+        with open_store(self.uri) as opened:
+            follower.await_through(find_last_txn(opened.store))
+
     def remove(self, *numbers: int) -> None:
         """Delete records as any client may."""
         with open_store(self.uri, writable=True) as opened:
@@ -90,6 +101,14 @@ class Site:
             words = ("--references", references, "--min-age", "0s", "--certificate", "c.json")
             self.bkmeta("delete", "verify", number, *looks, *words)
         self.bkmeta("delete", "purge", "--certificate", "c.json")
+
+
+def find_last_txn(store: MetadataStore) -> int:
+    """Return the last transaction of a running store."""
+    if isinstance(store, LiveStore):
+        return store.latest_txn()
+    assert isinstance(store, ScannableStore)
+    return store.point().txn or 0
 
 
 def read_findings(out: Path) -> dict[str, dict[int, dict[str, Any]]]:
@@ -232,3 +251,50 @@ def test_another_cluster_is_refused(site: Site) -> None:
     done = run(site.capsys, "orphans", "--metadata", site.uri, "--out", "x", *name_looks(looks))
     assert done.code == 2
     assert "is of cluster instance" in done.err
+
+
+def test_a_backup_is_a_store_that_is_listed_as_of_its_moment(site: Site) -> None:
+    """A candidate needs two moments. What went past is named by its history; what disks hold later is not judged."""
+    above, place = site.root.rpartition("/")[0], site.folder / "backup"
+    etcd = site.layout is Layout.ETCD
+    subtrees = () if etcd else (f"{above}/managed-ledgers", f"{above}/schemas")
+    references = ("--references", site.folder / "refs.jsonl") if etcd else ()
+    site.bkmeta("delete", "request", OTHER)
+    looks = name_looks(write_looks(site.folder / "early", [*make_ledgers(), Ledger(LedgerId(0, 77), ctime=OLD_MS)]))
+    asked = ("--metadata", f"backup:{place}", "--min-age", "0s", *references, "--json")
+
+    def look(name: str, *words: object) -> dict[str, Any]:
+        write_references(site.folder / "refs.jsonl", [NAMED, OF_CURSOR, COMPACTED])
+        return run(site.capsys, "orphans", *asked, *words, "--out", site.folder / name).result
+
+    with following(site, place, subtrees=subtrees) as follower:
+        site.touch(follower)
+        once = look("once", *looks)
+        site.remove(COMPACTED)
+        site.touch(follower)
+    left_out = once["coverage"]["left_out"]
+    assert (once["counts"]["candidates"], left_out["LISTED_ONCE"], left_out["DELETE_REQUESTED"]) == (0, 1, 1)
+    assert once["counts"]["data_without_record"] == 1
+    late = name_looks(write_looks(site.folder / "late", make_ledgers()))
+    twice = look("twice", "--since", site.folder / "once", *late)
+    assert read_candidates(site.folder / "twice") == [{"ledger": ORPHAN}]
+    assert "delete request --metadata STORE --from" in twice["next"]
+    assert "0x" in read_findings(site.folder / "twice")["DELETED_OUTSIDE"][COMPACTED]["said"]["deleted in transaction"]
+    assert twice["counts"]["data_without_record"] == 0
+    [unsearched] = [text for text in twice["coverage"]["undecided"] if "data without a record" in text]
+    assert "bk1:3181" in unsearched
+
+
+def test_a_copy_without_all_records_that_name_ledgers_lists_nothing(site: Site) -> None:
+    """Topics were copied, and schemas were not: what names a schema's ledger may be missing."""
+    if site.server is None:
+        pytest.skip("upper layers have other keys on etcd")
+    above = site.root.rpartition("/")[0]
+    for name, subtrees in (("topics", ["managed-ledgers"]), ("both", ["managed-ledgers", "schemas"])):
+        options = [word for top in subtrees for word in ("--subtree", f"{above}/{top}")]
+        assert run(site.capsys, "capture", "--metadata", site.uri, "--out", site.folder / name, *options).code == 0
+        words = ("--metadata", f"catalog://{site.folder / name}", "--min-age", "0s", "--out", f"{name}-run", "--json")
+        answer = run(site.capsys, "orphans", *words).result
+        doubts = [text for text in answer["coverage"]["undecided"] if f"no copy of {above}/schemas" in text]
+        assert len(doubts) == (name == "topics")
+        assert answer["coverage"]["left_out"].get("LISTED_ONCE", 0) == (name == "both")
