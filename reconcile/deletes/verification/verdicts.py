@@ -201,8 +201,8 @@ def _judge_captures(evidence: DeleteEvidence, rules: Rules, objections: Objectio
         when = datetime.fromtimestamp(absence.since_ms / 1000, UTC).isoformat(timespec="seconds")
         detail = (
             f"{absence.gone} of the {absence.listed} ledgers that a verification listed at {when} are gone, and not by "
-            "a purge: a backup of the store shows who else deleted any (--history backup:PLACE); confirm the number of "
-            f"the others if that is right (--absent {absence.gone})"
+            "a purge: a backup of the store, named as its history, explains those that others deleted; confirm the "
+            f"number of the rest, {absence.gone}, if that is right"
         )
         objections.add_all(UnsafeReason.MASS_ABSENCE, detail)
 

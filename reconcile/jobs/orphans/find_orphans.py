@@ -344,8 +344,8 @@ def _list_undecided(gathered: _Gathered, gaps: Sequence[str], answer: FoundOrpha
     if gathered.absence is not None and gathered.absence.is_mass:
         undecided.append(
             f"{gathered.absence.gone} of the {gathered.absence.listed} ledgers that the last verification listed are "
-            "gone, and not by a purge: what names the others may be gone, too. A backup of the store (--earlier "
-            "backup:PLACE) shows what was deleted"
+            "gone, and not by a purge: what names the others may be gone, too. A backup of the store, named as an "
+            "earlier copy, explains those that others deleted"
         )
     if gathered.behind:
         undecided.append(

@@ -173,6 +173,8 @@ def _make_result(done: "VerifiedDeletes", target: "DeleteTarget", path: Path | N
     details += [f"and {len(bad) - SHOWN} more: --json names all"] if len(bad) > SHOWN else []
     ids, lines = write_list(target, "not-safe.txt", "the ledgers that are not safe", [item.ledger for item in bad])
     details += lines
+    if done.absence is not None and any(one.startswith("MASS_ABSENCE") for item in bad for one in item.reasons):
+        details.append(f"many ledgers went: --history backup:PLACE, or --absent {done.absence.gone} if that is right")
     if not done.marks_kept:
         details.append("BookKeeper keeps no marks for replication on etcd: none could be looked at")
     if done.certified:

@@ -456,6 +456,9 @@ def test_what_went_since_the_last_verification_is_asked_about(site: Site) -> Non
         seen = site.verify("--due", "--certificate", "c.json", code=4)
         assert (seen["absence"]["gone"], seen["absence"]["limit"], seen["absence"]["mass"]) == (11, 10, True)
         assert seen["ledgers"][0]["reasons"][0].startswith("MASS_ABSENCE: 11 of the 41 ledgers")
+    references = ("--references", write_references(site.folder / "refs.jsonl", []))
+    said = run(site.capsys, "delete", "verify", "--due", *site.look(), *references, "--metadata", site.uri).out
+    assert "many ledgers went: --history backup:PLACE, or --absent 11 if that is right" in said
     assert site.verify("--due", "--absent", "11")["ledgers"][0]["state"] == "VERIFIED"
     last = site.verify("--due", "--certificate", "c.json")
     assert (last["absence"]["gone"], last["absence"]["listed"]) == (0, 41)
