@@ -34,7 +34,7 @@ _RULES: Final = ("tests/reconcile/rules", "tests/reconcile/plan", "tests/reconci
 _JUDGE: Final = ("tests/reconcile/check/scrutiny", "tests/reconcile/check/records", "tests/reconcile/explain")
 _PLANS: Final = (
     *("tests/reconcile/compare", "tests/reconcile/plan", "tests/reconcile/explain", "tests/reconcile/jobs/make_plan"),
-    *("tests/reconcile/jobs/plans", "tests/reconcile/jobs/records", "tests/reconcile/test_references_spark.py"),
+    *("tests/reconcile/pulsar", "tests/reconcile/jobs/records", "tests/reconcile/test_references_spark.py"),
     *("tests/reconcile/cli/test_cli_plan.py", "tests/reconcile/cli/test_plan_ledgers.py"),
 )
 TESTS: Final[Mapping[str, Sequence[str]]] = {

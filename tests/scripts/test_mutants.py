@@ -212,3 +212,12 @@ def test_the_summary_counts_each_file(
         '["judging/judge.py"]\n' + "".join(f'{json.dumps(name)} = "of no matter"\n' for name in lived)
     )
     assert program.main(["--list", "0", "judging"]) == 0
+
+
+def test_what_is_changed_and_its_tests_are_there() -> None:
+    """A folder that was moved would end every run at its start."""
+    assert program.TESTS
+    for folder in program.TESTS:
+        files = program.list_files(folder)
+        assert files, folder
+        assert program.find_package(files[0]) == folder
