@@ -201,12 +201,13 @@ def test_a_copy_gives_closed_ledgers_alone(cluster: Cluster, undelete: Undelete,
 
 
 def test_inventories_show_what_bookies_have_collected(cluster: Cluster, undelete: Undelete, tmp_path: Path) -> None:
-    """A ledger with entries that no bookie has is counted; one without entries is not."""
+    """A ledger with entries that no bookie has is counted; one without entries is not. A file names the ledgers."""
     cluster.create(1, 2)
     cluster.create(3, last_entry=NO_ENTRY)
     cluster.delete(1, 2, 3, session=7, minute=1)
     write_inventory(tmp_path / "inventory", "b1", [1], instance="one")
-    done = undelete(cluster.capture("now"), "1", "2", "3", "--inventory", tmp_path / "inventory")
+    (tmp_path / "ids.txt").write_text("1\n2\n3\n")
+    done = undelete(cluster.capture("now"), "--from", tmp_path / "ids.txt", "--inventory", tmp_path / "inventory")
     assert done.code == 0, done
     assert "on no bookie that was looked at: 1 ledger with entries" in done.out
     plan: Dataset = open_dataset(tmp_path / "plan", "plan")
