@@ -66,5 +66,5 @@ def _assign_rows(costs: list[list[float]]) -> npt.NDArray[np.intp]:
         while free >= 0:
             row = reached_from[free]
             row_of[free] = row
-            column_of[row], free = free, column_of[row] if row != start else -1
+            column_of[row], free = free, column_of[row]
     return np.array(column_of, np.intp)

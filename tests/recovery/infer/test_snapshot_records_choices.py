@@ -179,6 +179,8 @@ def test_what_bookies_leave_open_has_what_its_earlier_record_has() -> None:
     [narrow] = beside([replace(stored, write_quorum=2)], full(3, 30), options=asked, prior=prior)
     assert (narrow["state"], narrow["last_entry"], narrow["length"], narrow["write_quorum"]) == ("CLOSED", 29, 300, 2)
     assert narrow["custom"] == found["custom"]
+    # One copy of each entry is too many then.
+    assert (narrow["missing"], narrow["extra"]) == (0, 30)
 
 
 def test_a_shape_without_any_copy_to_place_leaves_the_row_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +188,7 @@ def test_a_shape_without_any_copy_to_place_leaves_the_row_as_it_is(monkeypatch: 
     [found] = beside([OPEN], [row(A, [])])
     assert (found["outcome"], found["ensemble_size"], found["raw"]) == ("guarded", 1, None)
     [taken] = beside([OPEN], full(3, 30))
-    assert (taken["write_quorum"], taken["state"]) == (2, "CLOSED")
+    assert (taken["write_quorum"], taken["state"], taken["extra"]) == (2, "CLOSED", 30)
     monkeypatch.setattr(snapshot_records, "MAX_RUNS", 2)
     [left] = beside([OPEN], full(3, 30))
     assert (left["write_quorum"], left["raw"]) == (3, None)
