@@ -15,14 +15,13 @@
 A path is relative to the file. What is typed on the command line takes the place of what the file says.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from reconcile.operator_files import read_operator_text
+from reconcile.operator_files import read_toml
 from recovery.errors import InputError
 from recovery.place import to_place
 
@@ -103,12 +102,7 @@ def read_incident(path: Path) -> dict[str, Any]:
     Raises:
         InputError: unreadable, no TOML, or with keys or values that mean nothing here.
     """
-    text = read_operator_text(path, "write TOML")
-    try:
-        incident = tomllib.loads(text)
-    except ValueError as error:
-        raise InputError(str(path), f"is not TOML: {error}", "fix it; text is in quotes") from error
-    return read_values(path, incident)
+    return read_values(path, read_toml(path, "write TOML; text is in quotes"))
 
 
 def read_values(path: Path, incident: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ What asks for N approvals wants N + 1 different keys of the policy: those of N p
 they approve, who signs, too. So no person approves what that person made, whoever the maker is.
 """
 
-import binascii
 import hashlib
 import json
 import re
@@ -21,9 +20,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
 
+import msgspec
+
 from reconcile.deletes.policy import DeletePolicy
 from reconcile.deletes.signatures import Signature, canonicalize, sign
 from reconcile.errors import Advice, GuardRefusedError, Remedy
+from reconcile.operator_files import read_json
 from reconcile.words import count_noun, list_names
 from reconcile.write.audit_journal import Approval
 from recovery.errors import InputError
@@ -132,20 +134,18 @@ def read_approval(path: Path) -> SignedApproval:
     Raises:
         InputError: the file cannot be read, or is not an approval.
     """
+    content = read_json(path, _REMEDY)
     try:
-        content = json.loads(path.read_bytes())
         body = content["approval"]
         subject = Subject.parse(f"{body['of']}={body['hash']}")
         signed = SignedApproval(
             subject or Subject(Approvable.PLAN, ""),
             datetime.fromisoformat(body["issued"]).astimezone(UTC),
             datetime.fromisoformat(body["not_after"]).astimezone(UTC),
-            Signature.from_json(content["signature"]),
+            msgspec.convert(content["signature"], Signature),
         )
         is_whole = subject is not None and body == _describe(subject, signed.issued, signed.not_after)
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read ({error.strerror})", _REMEDY) from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(str(path), "is not an approval", _REMEDY) from error
     if not is_whole:
         raise InputError(str(path), "is not an approval that this program reads", _REMEDY)

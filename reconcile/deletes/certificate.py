@@ -13,7 +13,6 @@ certificate.breaker      asked, lately, total, limit, confirmed
 certificate.issued, not_after    UTC
 """
 
-import binascii
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -23,8 +22,11 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from reconcile.deletes.signatures import Signature, canonicalize, read_public_key, sign
 from reconcile.deletes.tombstones import CERTIFICATE_MS
+from reconcile.operator_files import read_json
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId, parse
 
@@ -177,23 +179,18 @@ def read_certificate(path: Path) -> Certificate:
     Raises:
         InputError: the file cannot be read, or is not a certificate.
     """
-    try:
-        content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read ({error.strerror})", _REMEDY) from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(str(path), "is not JSON", _REMEDY) from error
+    content = read_json(path, _REMEDY)
     try:
         signature = content.get("signature")
         certificate = Certificate(
             content["certificate"],
             str(content["hash"]),
-            None if signature is None else Signature.from_json(signature),
+            None if signature is None else msgspec.convert(signature, Signature),
         )
         _ = certificate.ledgers, certificate.not_after.astimezone(UTC), certificate.root, certificate.instance_id
         _ = certificate.issued.astimezone(UTC)
         named = certificate.body["schema"]
-    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(str(path), "is not a certificate of deletes", _REMEDY) from error
     if named != SCHEMA:
         raise InputError(str(path), f"has schema {named!r}; this program reads {SCHEMA}", _REMEDY)

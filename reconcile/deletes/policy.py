@@ -6,18 +6,18 @@ store is lost. A person who may write to the store may change it past this progr
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from google.protobuf.message import DecodeError
 
 from reconcile.deletes._pb import tombstones_pb2 as pb
 from reconcile.deletes.nodes import VERSION
 from reconcile.deletes.signatures import canonicalize
-from reconcile.operator_files import read_operator_text
+from reconcile.operator_files import OperatorTable, convert_values, read_json
 from reconcile.words import count_noun
 from recovery.errors import FormatError, InputError, Reason
 
@@ -112,6 +112,17 @@ class DeletePolicy:
         return bytes(message.SerializeToString(deterministic=True))
 
 
+class _PolicyFile(OperatorTable, frozen=True):
+    archived: bool
+    soak_ms: int
+    min_age_ms: int
+    most_in_a_day: int
+    approvals: int
+    approvers: tuple[Approver, ...]
+    quarantine_ms: int = 0
+    quarantine_most: int = QUARANTINE_MOST
+
+
 NO_POLICY: Final = DeletePolicy()
 """That asks for nothing."""
 
@@ -168,23 +179,8 @@ def read_policy_file(path: Path) -> DeletePolicy:
     Raises:
         InputError: it cannot be read, or is not a policy.
     """
-    text = read_operator_text(path, _REMEDY)
-    try:
-        values = json.loads(text)
-        policy = DeletePolicy(
-            bool(values["archived"]),
-            int(values["soak_ms"]),
-            int(values["min_age_ms"]),
-            int(values["most_in_a_day"]),
-            int(values["approvals"]),
-            tuple(
-                Approver(str(row["name"]), base64.b64decode(row["key"], validate=True)) for row in values["approvers"]
-            ),
-            int(values.get("quarantine_ms", 0)),
-            int(values.get("quarantine_most", QUARANTINE_MOST)),
-        )
-    except (ValueError, TypeError, KeyError) as error:
-        raise InputError(str(path), "is not a policy", _REMEDY) from error
+    values = convert_values(read_json(path, _REMEDY), _PolicyFile, path, _REMEDY, strict=False)
+    policy = DeletePolicy(**msgspec.structs.asdict(values))
     require_possible(policy, str(path))
     return policy
 

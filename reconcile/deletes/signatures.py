@@ -5,10 +5,9 @@ canonical     RFC 8785
 """
 
 import base64
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from recovery.errors import InputError
 
@@ -52,17 +51,6 @@ class Signature:
             "public_key": base64.b64encode(self.public_key).decode(),
             "value": base64.b64encode(self.value).decode(),
         }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the signature of a file.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is none.
-        """
-        return cls(
-            base64.b64decode(values["value"], validate=True), base64.b64decode(values["public_key"], validate=True)
-        )
 
 
 def canonicalize(body: object) -> bytes:

@@ -1,19 +1,19 @@
 """The configuration of the service: one TOML file, every key of it typed; conf/serve.toml has them all."""
 
-import dataclasses
 import re
 import socket
 import ssl
 import stat
-import tomllib
-import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from reconcile.operator_files import read_operator_text
+import msgspec
+from msgspec import field
+
+from reconcile.operator_files import OperatorTable, convert_values, read_toml
 from reconcile.service.runs.commands import OF_BACKUP, OVER_WIRE, OWN
 from reconcile.service.runs.schedule import Timing
 from recovery.errors import InputError
@@ -34,6 +34,7 @@ _INSTANCE: Final = "{instance}"
 _INSTANCE_NAME: Final = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+)(:[0-9]+)?(?=[,;]|$)")
 _ARGUMENTS: Final = ("delete_request", "delete_verify", "check_impact", "explain")
+_FORM: Final = "mend it; conf/serve.toml shows every key"
 _ANYWHERE: Final = ("0.0.0.0", "[::]")  # noqa: S104 - what others cannot ask
 
 
@@ -62,23 +63,23 @@ class Caller:
     roles: frozenset[TokenRole] = ALL_ROLES
 
 
-Seconds = Annotated[float, "duration"]
-"""A duration; in TOML a number and a unit, s, m, h or d."""
+class Seconds(float):
+    """A duration; in TOML a number and a unit, s, m, h or d."""
+
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionConfig:
+class ElectionConfig(OperatorTable, frozen=True):
     """How one of several instances is chosen.
 
     Attributes:
         session: an instance that the store does not hear of for so long is followed by another one.
     """
 
-    session: Seconds = 15
+    session: Seconds = Seconds(15)
 
 
-@dataclass(frozen=True, slots=True)
-class Listen:
+class Listen(OperatorTable, frozen=True):
     """Where the service is asked.
 
     Attributes:
@@ -97,8 +98,7 @@ class Listen:
     advertise: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceAccess:
+class ServiceAccess(OperatorTable, frozen=True):
     """The allowed callers.
 
     Attributes:
@@ -115,8 +115,7 @@ class ServiceAccess:
     tls_key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(OperatorTable, frozen=True):
     """Limits of requests.
 
     Attributes:
@@ -131,26 +130,24 @@ class Requests:
 
     at_once: int = 2
     at_once_anonymous: int = 1
-    deadline: Seconds = 600
+    deadline: Seconds = Seconds(600)
     delete_request: tuple[str, ...] = ()
     delete_verify: tuple[str, ...] = OVER_WIRE
     check_impact: tuple[str, ...] = ()
     explain: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Gates:
+class Gates(OperatorTable, frozen=True):
     """Maintenances that wait until they are safe.
 
     Attributes:
         check_every: while they wait.
     """
 
-    check_every: Seconds = 60
+    check_every: Seconds = Seconds(60)
 
 
-@dataclass(frozen=True, slots=True)
-class Cache:
+class Cache(OperatorTable, frozen=True):
     """Captures of the store for scrutinies, impact checks and maintenances.
 
     Attributes:
@@ -159,13 +156,12 @@ class Cache:
         timeout: of a capture.
     """
 
-    max_age: Seconds = 600
+    max_age: Seconds = Seconds(600)
     background: bool = True
-    timeout: Seconds = 3600
+    timeout: Seconds = Seconds(3600)
 
 
-@dataclass(frozen=True, slots=True)
-class KeptRuns:
+class KeptRuns(OperatorTable, frozen=True):
     """Runs that are kept; the last run of each share is always kept.
 
     Attributes:
@@ -179,8 +175,7 @@ class KeptRuns:
     weekly: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(OperatorTable, frozen=True):
     """A job that is run by a schedule.
 
     Attributes:
@@ -197,8 +192,8 @@ class Job:
 
     every: Seconds
     jitter: float = 0.1
-    retry: Seconds = 300
-    timeout: Seconds = 86_400
+    retry: Seconds = Seconds(300)
+    timeout: Seconds = Seconds(86_400)
     shares: int = 1
     arguments: tuple[str, ...] = ()
     keep: KeptRuns = field(default_factory=KeptRuns)
@@ -210,8 +205,7 @@ class Job:
         return tuple((window[0], window[1]) for text in self.only if (window := _read_window(text)) is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class BackupConfig:
+class BackupConfig(OperatorTable, frozen=True):
     """A backup that the elected instance follows the store into.
 
     Attributes:
@@ -225,8 +219,7 @@ class BackupConfig:
     arguments: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(OperatorTable, frozen=True):
     """The whole file.
 
     Attributes:
@@ -306,62 +299,26 @@ def read_config(path: Path) -> Config:
     Raises:
         InputError: it cannot be read, or a key is unknown, missing, of another type or out of its range.
     """
-    text = read_operator_text(path, "write TOML; conf/serve.toml shows every key")
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(str(path), str(error), "fix that; conf/serve.toml shows every key") from error
-    config: Config = _Reader(str(path)).read(Config, values, "")
+    values = read_toml(path, _FORM)
+    jobs = convert_values(values.pop("jobs", {}), dict[str, dict[str, Any]], path, _FORM, table="jobs")
+    config = convert_values(values, Config, path, _FORM, own=_read_own)
+    read = {
+        name: convert_values(job, Job, path, _FORM, table=f"jobs.{name}", own=_read_own) for name, job in jobs.items()
+    }
+    config = msgspec.structs.replace(config, jobs=read)
     _check(config, str(path))
     return config
 
 
-class _Reader:
-    """Makes typed values of TOML's."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-
-    def read(self, kind: type[Any], values: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 - of that type
-        """Return a dataclass of a table."""
-        types = typing.get_type_hints(kind, include_extras=True)
-        known = [entry.name for entry in dataclasses.fields(kind)]
-        for name in values:
-            if name not in known:
-                self._refuse(place + name, "is unknown", f"known here are {', '.join(known)}")
-        missing = dataclasses.MISSING
-        for entry in dataclasses.fields(kind):
-            if entry.default is missing and entry.default_factory is missing and entry.name not in values:
-                self._refuse(place + entry.name, "is missing", "write it")
-        return kind(**{name: self._convert(types[name], value, place + name) for name, value in values.items()})
-
-    def _convert(self, kind: Any, value: Any, place: str) -> Any:  # noqa: ANN401 - what TOML has
-        if dataclasses.is_dataclass(kind) and isinstance(value, dict):
-            return self.read(typing.cast("type[Any]", kind), value, f"{place}.")
-        if kind == Seconds:
-            match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-            if match is None or int(match[1]) == 0:
-                self._refuse(
-                    place, f"{value!r} is not a duration", 'write a number above 0 and s, m, h or d: "90s", "24h"'
-                )
-            return float(int(match[1]) * _UNITS[match[2]])
-        if kind is Path and isinstance(value, str) and value:
-            return Path(value)
-        if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-        if kind in (str, int, bool) and type(value) is kind:
-            return value
-        origin = typing.get_origin(kind)
-        if origin is tuple and isinstance(value, list) and all(isinstance(entry, str) for entry in value):
-            return tuple(value)
-        if origin is not None and issubclass(origin, Mapping) and isinstance(value, dict):
-            job = typing.get_args(kind)[1]
-            return {name: self._convert(job, entry, f"{place}.{name}") for name, entry in value.items()}
-        expected = {str: "a text", int: "a whole number", bool: "true or false", float: "a number", Path: "a folder"}
-        return self._refuse(place, f"{value!r} is of another type", f"write {expected.get(kind, 'a list of texts')}")
-
-    def _refuse(self, place: str, problem: str, remedy: str) -> typing.NoReturn:
-        raise InputError(f"{self._source}, {place}", problem, remedy)
+def _read_own(kind: type, value: Any) -> Any:  # noqa: ANN401 - what TOML has
+    if kind is Path and isinstance(value, str) and value:
+        return Path(value)
+    if kind is not Seconds:
+        raise ValueError(f"{value!r} is not a folder")
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None or int(match[1]) == 0:
+        raise ValueError(f"{value!r} is not a duration, a number above 0 and s, m, h or d in quotes")
+    return Seconds(int(match[1]) * _UNITS[match[2]])
 
 
 def _check(config: Config, source: str) -> None:

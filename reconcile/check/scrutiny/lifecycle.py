@@ -10,29 +10,44 @@ A suppression is TOML; it hides a finding from the exit code, and never from the
     until = 2027-01-31         # the last day, in UTC; from then on it says that it is over
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import TRAITS, Category
-from reconcile.operator_files import read_operator_text
+from reconcile.operator_files import OperatorTable, convert_values, read_toml
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId, parse
 
-_KEYS: Final = {"category", "ledger", "bookie", "owner", "why", "until"}
 _FORM: Final = (
     "write [[suppress]] with category, owner, why, until = YYYY-MM-DD, and ledger or bookie if it concerns one"
 )
 MASS_AT_LEAST: Final = 10
 MASS_SHARE: Final = 0.1
 """If more ledgers than both limits vanished since the run before, they were probably not deleted on purpose."""
+
+
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class _Entry(OperatorTable, frozen=True):
+    category: Category
+    owner: _Text
+    why: _Text
+    until: date
+    ledger: _Text | None = None
+    bookie: _Text | None = None
+
+
+class _File(OperatorTable, frozen=True):
+    suppress: tuple[_Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,41 +110,19 @@ def read_suppressions(path: Path, today: date) -> tuple[tuple[Suppression, ...],
     Raises:
         InputError: the file cannot be read, is no TOML, or an entry is not as it should be.
     """
-    text = read_operator_text(path, _FORM)
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(str(path), f"is not TOML: {error}", _FORM) from error
-    entries = content.get("suppress")
-    if not isinstance(entries, list) or set(content) != {"suppress"}:
-        raise InputError(str(path), "has not [[suppress]] alone", _FORM)
-    parsed = [_parse(entry, f"{path}, entry {number}") for number, entry in enumerate(entries, 1)]
+    content = convert_values(read_toml(path, _FORM), _File, path, _FORM)
+    parsed = [_parse(entry, f"{path}, suppress[{number}]") for number, entry in enumerate(content.suppress)]
     return tuple(s for s in parsed if s.until >= today), tuple(s for s in parsed if s.until < today)
 
 
-def _parse(entry: Any, where: str) -> Suppression:  # noqa: ANN401 - what TOML has
-    if not isinstance(entry, dict):
-        raise InputError(where, "is not a table", _FORM)
-    if unknown := set(entry) - _KEYS:
-        raise InputError(where, f"has unknown keys: {', '.join(sorted(unknown))}", _FORM)
-    missing = [key for key in ("category", "owner", "why", "until") if not entry.get(key)]
-    if missing:
-        raise InputError(where, f"lacks {', '.join(missing)}", _FORM)
-    texts = {key: entry.get(key) for key in _KEYS - {"until"}}
-    if any(value is not None and not isinstance(value, str) for value in texts.values()):
-        raise InputError(where, "has a value that is not text", _FORM)
-    if texts["category"] not in set(Category):
-        raise InputError(where, f"names no category: {texts['category']}", "name one that a run shows")
-    until = entry["until"]
-    if not isinstance(until, date) or isinstance(until, datetime):
-        raise InputError(where, f"until is not a day: {until}", _FORM)
-    if texts["ledger"] and texts["bookie"]:
+def _parse(entry: _Entry, where: str) -> Suppression:
+    if entry.ledger and entry.bookie:
         raise InputError(where, "names a ledger and a bookie", "write two entries")
     try:
-        ledger = parse(texts["ledger"]) if texts["ledger"] else None
+        ledger = None if entry.ledger is None else parse(entry.ledger)
     except ValueError as error:
         raise InputError(where, f"names no ledger: {error}", _FORM) from error
-    return Suppression(str(texts["category"]), ledger, texts["bookie"], str(texts["owner"]), str(texts["why"]), until)
+    return Suppression(entry.category, ledger, entry.bookie, entry.owner, entry.why, entry.until)
 
 
 def _match(findings: pa.Table, suppression: Suppression) -> pa.ChunkedArray:

@@ -21,25 +21,22 @@ Paths of `[incident]` and `copy` are relative to the file.
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from reconcile.cli.incident import read_values
-from reconcile.operator_files import read_operator_text
+from reconcile.operator_files import Line, OperatorTable, convert_values, read_toml
 from recovery.errors import InputError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,62}")
-_REACHED: Final = ("name", "transport", "host", "command")
-_OF_BOOKIE: Final = (*_REACHED, "id", "conf", "process", "start", "program", "copy")
-_OF_SERVER: Final = (*_REACHED, "folders")
 _NOT_HERE: Final = ("store", "inventories", "lost", "disks")
 """Keys of an incident file that `rescue` writes itself."""
 _SCRIPT: Final = "{script}"
-_REMEDY: Final = "correct it; docs/operations/rescue.md has every key"
 
 
 class Transport(StrEnum):
@@ -49,6 +46,9 @@ class Transport(StrEnum):
     SSH = "ssh"
     KUBECTL = "kubectl"
     COMMAND = "command"
+
+
+_REMEDY: Final = f"correct it; docs/operations/rescue.md has every key, the transports are {', '.join(Transport)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,98 +114,66 @@ class Hosts:
     incident: Mapping[str, Any]
 
 
+class _Row(OperatorTable, frozen=True, kw_only=True):
+    name: Line
+    transport: Transport
+    host: Line | None = None
+    command: Line | None = None
+
+
+class _Bookie(_Row, frozen=True, kw_only=True):
+    conf: Line
+    id: Line | None = None
+    process: Line | None = None
+    start: Line | None = None
+    program: Line = Line("bkmeta")
+    copy: Line | None = None
+
+
+class _Server(_Row, frozen=True, kw_only=True):
+    folders: Annotated[tuple[Line, ...], msgspec.Meta(min_length=1)]
+
+
+class _File(OperatorTable, frozen=True):
+    incident: dict[str, Any] = msgspec.field(default_factory=dict)
+    bookie: tuple[_Bookie, ...] = ()
+    server: tuple[_Server, ...] = ()
+
+
 def read_hosts(path: Path) -> Hosts:
     """Read a file of hosts.
 
     Raises:
         InputError: unreadable, no TOML, a key that means nothing here or is missing, or a name twice.
     """
-    try:
-        values = tomllib.loads(read_operator_text(path, "write TOML"))
-    except ValueError as error:
-        raise InputError(str(path), f"is not TOML: {error}", "correct it; write text in quotes") from error
-    _require_keys(path, values, ("incident", "bookie", "server"), "the file")
-    rows = {name: _take_rows(path, values, name) for name in ("bookie", "server")}
-    if not rows["bookie"]:
+    file = convert_values(read_toml(path, _REMEDY), _File, path, _REMEDY)
+    if not file.bookie:
         raise InputError(str(path), "names no bookie", "write a [[bookie]] for each of the cluster's")
-    bookies = tuple(_take_bookie(path, row) for row in rows["bookie"])
-    servers = tuple(_take_server(path, row) for row in rows["server"])
+    bookies = tuple(_take_bookie(path, row) for row in file.bookie)
+    servers = tuple(ServerHost(_take_host(path, row), row.folders) for row in file.server)
     names = [*(bookie.name for bookie in bookies), *(server.host.name for server in servers)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(str(path), f"has the name {twice[0]!r} twice", "give each host a name of its own")
-    incident = values.get("incident", {})
-    if not isinstance(incident, dict) or (unknown := sorted(set(incident) & set(_NOT_HERE))):
-        problem = f"has {', '.join(unknown)} in [incident]" if isinstance(incident, dict) else "has no table [incident]"
+    if unknown := sorted(set(file.incident) & set(_NOT_HERE)):
+        problem = f"has {', '.join(unknown)} in [incident]"
         raise InputError(str(path), problem, "leave it out: rescue writes that itself")
-    return Hosts(bookies, servers, read_values(path.absolute(), incident))
+    return Hosts(bookies, servers, read_values(path.absolute(), file.incident))
 
 
-def _take_rows(path: Path, values: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    rows = values.get(name, [])
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(str(path), f"has a {name} that is not a table", f"write [[{name}]] above each")
-    return rows
+def _take_bookie(path: Path, row: _Bookie) -> BookieHost:
+    copy = None if row.copy is None else path.absolute().parent / row.copy
+    return BookieHost(_take_host(path, row), row.id, row.conf, row.process or row.conf, row.start, row.program, copy)
 
 
-def _take_bookie(path: Path, row: Mapping[str, Any]) -> BookieHost:
-    host = _take_host(path, row, _OF_BOOKIE)
-    conf = _take_text(path, row, "conf", host.name)
-    copy = _take_optional(path, row, "copy", host.name)
-    return BookieHost(
-        host,
-        _take_optional(path, row, "id", host.name),
-        conf,
-        _take_optional(path, row, "process", host.name) or conf,
-        _take_optional(path, row, "start", host.name),
-        _take_optional(path, row, "program", host.name) or "bkmeta",
-        None if copy is None else path.absolute().parent / copy,
-    )
-
-
-def _take_server(path: Path, row: Mapping[str, Any]) -> ServerHost:
-    host = _take_host(path, row, _OF_SERVER)
-    folders = row.get("folders")
-    if not isinstance(folders, list) or not folders or not all(isinstance(item, str) and item for item in folders):
-        raise InputError(f"{path}, {host.name}", "has no folders", "name its dataDir and dataLogDir")
-    return ServerHost(host, tuple(folders))
-
-
-def _take_host(path: Path, row: Mapping[str, Any], keys: tuple[str, ...]) -> Host:
-    name = _take_text(path, row, "name", "a host")
-    if not _NAME.fullmatch(name):
-        raise InputError(f"{path}, {name!r}", "is not a name", "use letters, digits and _ . - for it")
-    _require_keys(path, row, keys, name)
-    text = _take_text(path, row, "transport", name)
-    if text not in list(Transport):
-        raise InputError(f"{path}, {name}", f"has transport {text!r}", f"the transports are {', '.join(Transport)}")
-    transport = Transport(text)
-    needs_host = transport in (Transport.SSH, Transport.KUBECTL)
-    host = _take_text(path, row, "host", name) if needs_host else ""
+def _take_host(path: Path, row: _Row) -> Host:
+    host, command = row.host or "", row.command or ""
+    if not _NAME.fullmatch(row.name):
+        raise InputError(f"{path}, {row.name!r}", "is not a name", "use letters, digits and _ . - for it")
+    if row.transport in (Transport.SSH, Transport.KUBECTL) and not host:
+        raise InputError(f"{path}, {row.name}", "has no host", _REMEDY)
     if host.startswith("-"):
-        raise InputError(f"{path}, {name}", f"has host {host!r}", "a host does not begin with a dash")
-    command = _take_text(path, row, "command", name) if transport is Transport.COMMAND else ""
-    if command and _SCRIPT not in command:
-        problem = f"has a command without {_SCRIPT}"
-        raise InputError(f"{path}, {name}", problem, f"write it: docker exec bk1 sh -c {_SCRIPT}")
-    return Host(name, transport, host, command)
-
-
-def _require_keys(path: Path, row: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
-    if unknown := sorted(set(row) - set(keys)):
-        raise InputError(f"{path}, {where}", f"has a key {unknown[0]!r}", f"the keys are {', '.join(keys)}")
-
-
-def _take_text(path: Path, row: Mapping[str, Any], key: str, where: str) -> str:
-    value = _take_optional(path, row, key, where)
-    if value is None:
-        raise InputError(f"{path}, {where}", f"has no {key}", _REMEDY)
-    return value
-
-
-def _take_optional(path: Path, row: Mapping[str, Any], key: str, where: str) -> str | None:
-    value = row.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value or "\n" in value or "\0" in value:
-        raise InputError(f"{path}, {where}", f"has a {key} that is not text of one line", _REMEDY)
-    return value
+        raise InputError(f"{path}, {row.name}", f"has host {host!r}", "a host does not begin with a dash")
+    if row.transport is Transport.COMMAND and _SCRIPT not in command:
+        problem = f"has a command without {_SCRIPT}" if command else "has no command"
+        raise InputError(f"{path}, {row.name}", problem, f"write it: docker exec bk1 sh -c {_SCRIPT}")
+    return Host(row.name, row.transport, host, command)

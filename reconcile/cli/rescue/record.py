@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from reconcile.operator_files import convert_values, read_json
 from reconcile.write.audit_journal import name_runner
 from recovery.errors import InputError
 
@@ -168,13 +169,8 @@ def read_answers(path: Path) -> dict[str, str]:
     Raises:
         InputError: it cannot be read, or is no such object.
     """
-    try:
-        values = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise InputError(str(path), f"cannot be read ({error})", "write a JSON object: question → answer") from error
-    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise InputError(str(path), "is not an object of texts", "write a JSON object: question → answer")
-    return values
+    form = "write a JSON object: question → answer"
+    return convert_values(read_json(path, form), dict[str, str], path, form)
 
 
 def _show(time: datetime) -> str:

@@ -201,7 +201,7 @@ def test_a_policy_of_this_host_that_cannot_be_used_is_named(tmp_path: Path, monk
     with pytest.raises(InputError, match="does not exist"):
         read_local_policy()
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(InputError, match="is not a policy"):
+    with pytest.raises(InputError, match="archived: is missing"):
         read_local_policy()
 
 

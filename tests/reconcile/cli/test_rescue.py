@@ -80,18 +80,21 @@ def write_hosts(folder: Path, text: str = BOOKIE) -> Path:
     [
         ("name = ", "is not TOML"),
         ("", "names no bookie"),
-        ("[[bookie]]\ntransport = 'local'\nconf = '/c'\n", "has no name"),
+        ("[[bookie]]\ntransport = 'local'\nconf = '/c'\n", "bookie[0].name: is missing"),
         (BOOKIE + BOOKIE, "has the name 'bk1' twice"),
         (BOOKIE.replace("local", "telnet"), "the transports are local, ssh, kubectl, command"),
         (BOOKIE.replace("local", "ssh"), "has no host"),
         (BOOKIE.replace("local", "ssh") + "host = '-oProxyCommand=x'\n", "does not begin with a dash"),
         (BOOKIE.replace("local", "command") + "command = 'docker exec bk1 sh'\n", "has a command without {script}"),
-        (BOOKIE + "port = 22\n", "has a key 'port'"),
-        (BOOKIE + "start = ''\n", "has a start that is not text"),
+        (BOOKIE + "port = 22\n", "bookie[0].port: is unknown"),
+        (BOOKIE + "start = ''\n", "bookie[0].start: is not text of one line"),
         ("[incident]\nstore = 'zk://h/l'\n" + BOOKIE, "has store in [incident]"),
         ("[incident]\nquorum = '3/2/2'\n" + BOOKIE, "has a key 'quorum'"),
-        ("bookie = 3\n", "has a bookie that is not a table"),
-        (BOOKIE + "[[server]]\nname = 'zk1'\ntransport = 'local'\nfolders = []\n", "has no folders"),
+        ("bookie = 3\n", "bookie: expected `array`, got `int`"),
+        (
+            BOOKIE + "[[server]]\nname = 'zk1'\ntransport = 'local'\nfolders = []\n",
+            "server[0].folders: expected `array` of length >= 1",
+        ),
         (BOOKIE.replace('"bk1"', '"../x"'), "is not a name"),
     ],
 )
@@ -367,7 +370,7 @@ def test_a_command_of_a_rescue_asks_no_person_by_itself(monkeypatch: pytest.Monk
 def test_answers_and_records_are_checked(tmp_path: Path) -> None:
     """An answer that is no choice, a file that is no object, a record of another store or kind."""
     (tmp_path / "a.json").write_text("[1]")
-    with pytest.raises(InputError, match="is not an object of texts"):
+    with pytest.raises(InputError, match="a.json: expected `object`, got `array`"):
         read_answers(tmp_path / "a.json")
     record = RescueRecord.open(tmp_path, "zk://a/l", now)
     record.end(RescuePhase.LOOK)

@@ -136,7 +136,7 @@ def test_a_file_that_is_no_approval_is_named(office: Office, field: str) -> None
         with pytest.raises(InputError, match="is not an approval" + " that this program reads" * (not is_time)):
             read_approval(path)
     path.write_text("{")
-    with pytest.raises(InputError, match="is not an approval"):
+    with pytest.raises(InputError, match="is not JSON"):
         read_approval(path)
 
 

@@ -1,11 +1,11 @@
 """What the service lists is of one scope; a scope that is not named is 0."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from reconcile.findings.categories import Category
 from reconcile.jobs.impact.cache import name_capture
@@ -94,7 +94,8 @@ def test_a_store_that_was_not_captured_yet_is_so_by_the_one_who_captures_it(
 ) -> None:
     """Where nothing is captured in the background, to wait would not help."""
     config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data"))
-    config = replace(config, cache=replace(config.cache, background=background))
+    cache = structs.replace(config.cache, background=background)
+    config = structs.replace(config, cache=cache)
     method = next(method for method in METHODS if method.name == "ListLedgers")
     (tmp_path / "data" / "impact").mkdir(parents=True)
     with pytest.raises(ApiError, match=remedy):

@@ -72,20 +72,29 @@ def test_a_suppression_ends_after_its_last_day(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("[[suppress]\n", "is not TOML"),
-        ("suppress = 3\n", "alone"),
-        ("other = 1\n", "alone"),
-        ("suppress = [3]\n", "entry 1: is not a table"),
-        (f'[[suppress]]\ncategory = "NONE"\n{WHO}until = 2026-06-01\n', "names no category"),
-        (f'[[suppress]]\ncategory = "ONE_COPY"\n{WHO}', "lacks until"),
-        ('[[suppress]]\ncategory = "ONE_COPY"\nuntil = 2026-06-01\n', "lacks owner, why"),
-        (f'[[suppress]]\ncategory = "ONE_COPY"\n{WHO}until = "soon"\n', "until is not a day"),
-        (f'[[suppress]]\ncategory = "ONE_COPY"\nledger = 3\n{WHO}until = 2026-06-01\n', "not text"),
+        ("suppress = 3\n", "suppress: expected `array`, got `int`"),
+        ("other = 1\n", "suppress: is missing|other: is unknown"),
+        ("suppress = [3]\n", r"suppress\[0\]: expected `object`"),
+        (
+            f'[[suppress]]\ncategory = "NONE"\n{WHO}until = 2026-06-01\n',
+            r"suppress\[0\].category: invalid enum value 'NONE'",
+        ),
+        (f'[[suppress]]\ncategory = "ONE_COPY"\n{WHO}', r"suppress\[0\].until: is missing"),
+        ('[[suppress]]\ncategory = "ONE_COPY"\nuntil = 2026-06-01\n', r"suppress\[0\].owner: is missing"),
+        (f'[[suppress]]\ncategory = "ONE_COPY"\n{WHO}until = "soon"\n', r"suppress\[0\].until: invalid RFC3339"),
+        (
+            f'[[suppress]]\ncategory = "ONE_COPY"\nledger = 3\n{WHO}until = 2026-06-01\n',
+            r"ledger: expected `str \| null`, got `int`",
+        ),
         (f'[[suppress]]\ncategory = "ONE_COPY"\nledger = "x"\n{WHO}until = 2026-06-01\n', "names no ledger"),
-        (f'[[suppress]]\ncategory = "ONE_COPY"\nbooky = "x"\n{WHO}until = 2026-06-01\n', "unknown keys: booky"),
+        (
+            f'[[suppress]]\ncategory = "ONE_COPY"\nbooky = "x"\n{WHO}until = 2026-06-01\n',
+            r"suppress\[0\].booky: is unknown",
+        ),
     ],
 )
 def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, says: str) -> None:
-    """And with the number of the entry."""
+    """And with its place."""
     file = tmp_path / "suppress.toml"
     file.write_text(text)
     with pytest.raises(InputError, match=says) as raised:
