@@ -17,8 +17,7 @@ Source: apache/bookkeeper 9590a97, bookie/LegacyCookieValidation, bookie/dataint
 """
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -82,22 +81,6 @@ class KnownBookie:
     cookie: str | None = None
     stored: StoredCookie = StoredCookie.NONE
     planned: StoredCookie = StoredCookie.NONE
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "KnownBookie":
-        """Read it as manifests have it.
-
-        Raises:
-            TypeError, ValueError: a value is none that this program writes.
-        """
-        made = cls(**values)
-        return replace(
-            made,
-            source=BookieSource(made.source),
-            missing=tuple(made.missing),
-            stored=StoredCookie(made.stored),
-            planned=StoredCookie(made.planned),
-        )
 
     def to_json(self) -> dict[str, Any]:
         """Return it as manifests have it."""

@@ -476,8 +476,9 @@ class _Editor:
             for share, count in count_entries(rows).items():
                 self.changed[f"entries_{share}"] += sign * count
             for outcome, reason in zip(rows["outcome"].to_pylist(), rows["reason"].to_pylist(), strict=True):
-                self.reasons[reason] += sign * (outcome == "held")
-                self.doubts[reason] += sign * (outcome == "guarded")
+                if reason is not None:
+                    self.reasons[reason] += sign * (outcome == "held")
+                    self.doubts[reason] += sign * (outcome == "guarded")
 
 
 def _set(rows: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:

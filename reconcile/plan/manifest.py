@@ -6,13 +6,15 @@ lacks the later ones, and reads as if nothing was counted there.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from reconcile.plan.bookie_starts import BookieStart, KnownBookie, decide_start
 from reconcile.plan.plan_hash import Hashes
 from recovery.dataset import MANIFEST, Dataset, write_manifest
 from recovery.errors import DatasetError
-from recovery.infer.prior import PriorShape, ShapeSource
+from recovery.infer.prior import PriorShape
 from recovery.manifest import Part
 from recovery.model.coverage import Coverage
 from recovery.model.ids import LedgerId
@@ -105,11 +107,6 @@ class PlanCounts:
     ids_reused: int = 0
     reuse_locks: int = 0
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "PlanCounts":
-        """Read them as manifests have them."""
-        return cls(**{name: values.get(name) or 0 for name in cls.__slots__})
-
     def to_json(self) -> dict[str, int]:
         """Return them as manifests and ``--json`` have them; of losses only what a person accepted."""
         return {name: count for name, count in asdict(self).items() if count or name != "accepted_loss"}
@@ -143,11 +140,6 @@ class UnreferencedLedger:
     key: str | None
     neighbours: tuple[str, ...] = ()
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "UnreferencedLedger":
-        """Read it as manifests have it."""
-        return cls(values["scope"], values["ledger"], values["key"], tuple(values.get("neighbours", ())))
-
 
 @dataclass(frozen=True, slots=True)
 class ReferenceCounts:
@@ -170,16 +162,6 @@ class ReferenceCounts:
     some_not_found: tuple[LedgerId, ...] = ()
     unreadable: int = 0
     gaps: int = 0
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "ReferenceCounts":
-        """Read them as manifests have them."""
-        return cls(
-            **{name: values.get(name) or 0 for name in ("referenced", "unreferenced", "referenced_not_found")},
-            some_unreferenced=tuple(UnreferencedLedger.from_json(row) for row in values.get("some_unreferenced", ())),
-            some_not_found=tuple(LedgerId(row["scope"], row["ledger"]) for row in values.get("some_not_found", ())),
-            **{name: values.get(name) or 0 for name in ("unreadable", "gaps")},
-        )
 
     def to_json(self) -> dict[str, Any]:
         """Return them as manifests and ``--json`` have them."""
@@ -248,8 +230,7 @@ class SubtreeCounts:
         return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
-@dataclass(frozen=True, slots=True)
-class WaveBuckets:
+class WaveBuckets(NamedTuple):
     """The buckets of one wave, both ends included."""
 
     number: int
@@ -289,25 +270,6 @@ class PlanBinding:
     edited_from: str | None = None
     edits: tuple[str, ...] = ()
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "PlanBinding":
-        """Read it as manifests have it."""
-        inputs = values.get("inputs")
-        return cls(
-            instance_ids=tuple(values.get("instance_ids", ())),
-            layout=values.get("layout"),
-            root=values.get("root") or "",
-            bookies=tuple((bookie, incarnation) for bookie, incarnation in values.get("bookies", ())),
-            cookies_held_back=bool(values.get("cookies_held_back")),
-            made=values.get("made"),
-            inputs=None if inputs is None else tuple(InputDataset(**row) for row in inputs),
-            options=values.get("options", {}),
-            split_from=values.get("split_from"),
-            waves=tuple(WaveBuckets(*row) for row in values.get("waves", ())),
-            edited_from=values.get("edited_from"),
-            edits=tuple(values.get("edits", ())),
-        )
-
     def to_json(self) -> dict[str, Any]:
         """Return it as manifests and ``--json`` have it; what a plan was not cut, edited or made of is left out."""
         values: dict[str, Any] = {
@@ -323,7 +285,7 @@ class PlanBinding:
             values["inputs"] = [asdict(source) for source in self.inputs]
         if self.split_from is not None:
             values["split_from"] = self.split_from
-            values["waves"] = [[wave.number, wave.first_bucket, wave.last_bucket] for wave in self.waves]
+            values["waves"] = [list(wave) for wave in self.waves]
         if self.edited_from is not None:
             values |= {"edited_from": self.edited_from, "edits": list(self.edits)}
         return values
@@ -379,28 +341,8 @@ class PlanManifest:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "PlanManifest":
         """Read it as the file has it."""
-        references = values.get("references")
-        return cls(
-            binding=PlanBinding.from_json(values["binding"]),
-            coverage=Coverage.from_json(values["coverage"]),
-            counts=PlanCounts.from_json(values.get("counts", {})),
-            subtrees=tuple(SubtreeCounts(**row) for row in values.get("subtrees", ())),
-            candidates=dict(values.get("candidates", {})),
-            references=ReferenceCounts.from_json(references) if references else None,
-            reasons=dict(values.get("reasons", {})),
-            doubts=dict(values.get("doubts", {})),
-            sides=dict(values.get("sides", {})),
-            found=dict(values.get("found", {})),
-            settings=dict(values.get("settings", {})),
-            mass_deletion=bool(values.get("mass_deletion")),
-            mass_let_go=bool(values.get("mass_let_go")),
-            prior=tuple(PriorShape(**row | {"source": ShapeSource(row["source"])}) for row in values.get("prior", ())),
-            histories=tuple(HistorySource(**row) for row in values.get("histories", ())),
-            bookies=tuple(KnownBookie.from_json(row) for row in values.get("bookies", ())),
-            hash=values.get("hash", ""),
-            hash_version=values.get("hash_version"),
-            tool_version=values.get("tool_version"),
-        )
+        needed = {name: values[name] for name in ("binding", "coverage")}
+        return msgspec.convert({**values, **needed, "references": values.get("references") or None}, cls)
 
     def to_json(self) -> dict[str, Any]:
         """Return what it says besides binding, coverage and hash, as the file has it."""

@@ -74,5 +74,5 @@ class RangeCounts:
 
 
 def count_values(column: pa.ChunkedArray) -> dict[str, int]:
-    """Return each value of a column, and how many rows have it."""
-    return {str(row["values"]): row["counts"] for row in pc.value_counts(column).to_pylist()}
+    """Return each value of a column, and how many rows have it; rows without one are not counted."""
+    return {str(row["values"]): row["counts"] for row in pc.value_counts(column.drop_null()).to_pylist()}

@@ -17,7 +17,7 @@ Source: docs/formats/wire.md.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple, Self
 
@@ -113,11 +113,6 @@ class BookieSample:
             self.bytes + other.bytes,
             self.why or other.why,
         )
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Return what `to_json` made."""
-        return cls(**fields)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as it travels to the driver."""

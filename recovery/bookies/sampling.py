@@ -117,12 +117,6 @@ class Sampled:
     plan: SamplePlan
     bookies: tuple[BookieSample, ...]
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "Sampled":
-        """Return the value that `dataclasses.asdict` turned into these fields."""
-        bookies = tuple(BookieSample.from_json(bookie) for bookie in fields["bookies"])
-        return cls(fields["folder"], SamplePlan(**fields["plan"]), bookies)
-
     def open(self) -> Dataset:
         """Return the dataset.
 
@@ -188,7 +182,7 @@ def sample_bookies(request: SampleRequest, out: DatasetPlace, carry: Carry) -> S
     for answer in carry(task, [range(*edge) for edge in pairwise(edges)]):
         parts += [Part(**part) for part in answer["parts"]]
         for fields in answer["bookies"]:
-            samples[fields["bookie"]] = samples[fields["bookie"]].add(BookieSample.from_json(fields))
+            samples[fields["bookie"]] = samples[fields["bookie"]].add(BookieSample(**fields))
     parts = parts or [write_part(out, TABLE, "part-0000", [SAMPLES.empty_table()], secret=True)]
     write_manifest(out, TABLE, {TABLE: parts}, binding={}, coverage={}, secret=True)
     return Sampled(str(out), plan, tuple(samples.values()))

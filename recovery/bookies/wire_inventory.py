@@ -29,6 +29,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Final
 
+import msgspec
+
 from backends.bookie.client import BookieOptions
 from recovery.bookies.addresses import ALIAS_UNRESOLVED, BookieNames, NamedMember
 from recovery.bookies.recorded_members import count_named, count_scoped, sample_ledgers
@@ -153,7 +155,7 @@ def collect_wire(request: WireRequest, out: DatasetPlace, carry: Carry, *, now: 
         ended = now()
         for member in wanted:
             if results[member.bookie].kind is AskedKind.COLLECTED:
-                tally = WireTally.sum([WireTally.from_json(answer[member.bookie]) for answer in answers])
+                tally = WireTally.sum([msgspec.convert(answer[member.bookie], WireTally) for answer in answers])
                 results[member.bookie] = _finish_inventory(request, member, tally, out, started, ended)
     return WireSummary(listed, rows - listed, tuple(results[m.bookie] for m in wanted), unresolved)
 

@@ -49,12 +49,6 @@ class WireTally:
     silent: bool = False
     why: str = ""
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "WireTally":
-        """Return what `to_json` made."""
-        parts = {table: [Part(**part) for part in fields[table]] for table in (COPIES, DAMAGE)}
-        return cls(**{**fields, **parts})
-
     def to_json(self) -> dict[str, Any]:
         """Return it as it travels to the driver."""
         return asdict(self)

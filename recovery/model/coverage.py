@@ -12,7 +12,6 @@ A bookie that was not scanned may have data: what the other bookies lack is not 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +55,6 @@ class Coverage:
             not_scanned=tuple(sorted(named - scanned.keys())),
             not_named=tuple(sorted(scanned.keys() - named)) if members else (),
         )
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Coverage":
-        """Read the account from a manifest; fields that an older version did not write are empty."""
-        return cls(**{name: tuple(values.get(name) or ()) for name in cls.__slots__})
 
     def to_json(self) -> dict[str, list[str]]:
         """Return it as manifests and ``--json`` have it."""

@@ -129,23 +129,6 @@ class RangeAnswer:
     parts: list[dict[str, Any]] = field(default_factory=list)
     covered: Covered = field(default_factory=Covered)
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "RangeAnswer":
-        """Return the object from its JSON form of `dataclasses.asdict`."""
-        return cls(
-            **{
-                **fields,
-                "now": {impact: HitTally(**tally) for impact, tally in fields["now"].items()},
-                "changes": {
-                    label: {impact: HitTally(**tally) for impact, tally in tallies.items()}
-                    for label, tallies in fields["changes"].items()
-                },
-                "sample": [SegmentImpact.from_json(segment) for segment in fields["sample"]],
-                "shapes": [tuple(shape) for shape in fields["shapes"]],
-                "covered": Covered(**fields["covered"]),
-            }
-        )
-
     def add(self, other: "RangeAnswer") -> None:
         """Add another range's."""
         self.ledgers += other.ledgers

@@ -77,13 +77,6 @@ class SegmentImpact:
     outside: int
     members: tuple[EnsembleMember, ...]
 
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> "SegmentImpact":
-        """Return the object from its JSON form of `dataclasses.asdict`."""
-        changes = {name: NumberChange(**fields[name]) for name in ("copies", "answers", "readable", "writable")}
-        members = tuple(EnsembleMember(**member) for member in fields["members"])
-        return cls(**{**fields, **changes, "members": members, "impacts": tuple(fields["impacts"])})
-
 
 def describe_segment(
     segment: SegmentColumns,

@@ -5,10 +5,10 @@ that was there is gone or changed, for `RUNS` runs or two windows of the grace, 
 added say nothing of workers. Open ledgers do not count: a worker waits until they are closed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,19 +41,6 @@ class MarkProgress:
     per_day: float | None
     same_since: datetime
     same_runs: int
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the object from the values of `to_json`."""
-        oldest = fields["oldest"]
-        return cls(
-            fields["number"],
-            None if oldest is None else datetime.fromisoformat(oldest),
-            fields["change"],
-            fields["per_day"],
-            datetime.fromisoformat(fields["same_since"]),
-            fields["same_runs"],
-        )
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a manifest keeps it."""

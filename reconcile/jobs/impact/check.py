@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -330,7 +331,7 @@ class _Check:
             self._context.reporter.progress("judging segments", "parts") as progress,
         ):
             for answer in over_buckets(spark, question.answer, ranges, done=throttle(progress)):
-                total.add(RangeAnswer.from_json(answer))
+                total.add(msgspec.convert(answer, RangeAnswer))
         return total, spark is not None
 
     # What follows

@@ -14,6 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -92,7 +93,7 @@ def make_plan(
         spark, partial(tasks.make_part, prior), ranges, done=lambda done, total: progress(done, total, "ledgers")
     )
     try:
-        results = [RangeResult.from_json(answer) for answer in answers]
+        results = [msgspec.convert(answer, RangeResult, str_keys=True) for answer in answers]
         return finish_plan(tasks, prior, results, coverage, instances, aliases, layer=layer)
     finally:
         remove_tree(out / SPILL)

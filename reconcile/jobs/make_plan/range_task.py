@@ -45,17 +45,6 @@ class RangeResult:
     references: ReferenceCounts | None
     used: UsedNumbers
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "RangeResult":
-        """Read it as a task gives it."""
-        return cls(
-            {name: Part(**part) for name, part in values["parts"].items()},
-            Hashes(**{name: {int(k): v for k, v in buckets.items()} for name, buckets in values["hashes"].items()}),
-            RangeCounts(**values["counts"]),
-            None if values["references"] is None else ReferenceCounts.from_json(values["references"]),
-            UsedNumbers(**values["used"]),
-        )
-
     def to_json(self) -> dict[str, Any]:
         """Return it as a task gives it to the driver."""
         return {

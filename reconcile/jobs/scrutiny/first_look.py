@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+import msgspec
+
 from backends.registry import OpenStore
 from reconcile.clusters import is_of_cluster
 from reconcile.deletes.own_root import read_instance_id
@@ -138,7 +140,7 @@ def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: d
             return None
         summary = None if content["summary"] is None else _read_summary(content["summary"])
         made = [open_dataset(path, "inventory") for path in content["made"]]
-        sampled = None if content["sampled"] is None else Sampled.from_json(content["sampled"])
+        sampled = None if content["sampled"] is None else msgspec.convert(content["sampled"], Sampled)
         if sampled is not None:
             sampled.open()
         open_dataset(request.out / STORE, "catalog")

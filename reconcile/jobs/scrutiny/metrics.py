@@ -21,6 +21,7 @@ Source: https://prometheus.io/docs/instrumenting/exposition_formats/, text forma
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -47,7 +48,7 @@ def list_metrics(result: Scrutinized, ended_s: float, *, adds_up: bool) -> Itera
         ended_s: when the last one ended, since 1970.
         adds_up: whether the sums of each run add up.
     """
-    coverage, marks = result.coverage, MarkProgress.from_json(result.coverage["marks"])
+    coverage, marks = result.coverage, msgspec.convert(result.coverage["marks"], MarkProgress)
     families: list[tuple[str, str, str, Mapping[str, float]]] = [
         ("ledgers", "Ledgers by what became of them.", "verdict", {
             "clean": result.clean, "skipped": sum(result.skipped.values()),

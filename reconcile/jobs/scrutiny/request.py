@@ -6,6 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 from reconcile.check.scrutiny.coverage import find_covered_pct, list_not_judged
 from reconcile.check.scrutiny.judge import Demands
 from reconcile.check.scrutiny.lifecycle import Suppression
@@ -157,10 +159,9 @@ class Scrutinized:
         """Return what a manifest keeps of a run.
 
         Raises:
-            TypeError: a run of another version.
+            ValueError: a run of another version.
         """
-        of_cluster = tuple(ClusterFinding(**finding) for finding in fields.get("of_cluster", ()))
-        return cls(**{**fields, "of_cluster": of_cluster}, worst=())
+        return msgspec.convert({**fields, "worst": ()}, cls)
 
     @property
     def adds_up(self) -> bool:

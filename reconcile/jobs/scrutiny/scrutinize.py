@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -577,7 +578,7 @@ def _follow_marks(request: ScrutinyRequest, second_look: SecondLook, earlier: Da
         now,
         task.run.at,
         _keep_closed(had, task.earlier_store, request.buckets),
-        None if known is None else MarkProgress.from_json(known),
+        None if known is None else msgspec.convert(known, MarkProgress),
         datetime.fromisoformat(earlier.manifest["binding"]["made"]),
     )
 

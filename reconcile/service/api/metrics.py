@@ -161,7 +161,7 @@ def read_results(paths: Sequence[Path]) -> list[Scrutinized]:
             continue
         try:
             results.append(Scrutinized.from_json(result))
-        except TypeError as error:
+        except ValueError as error:
             _log_other_version(path, str(error))
     return results
 

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 FILE: Final = "history.jsonl"
 _MOST: Final = 1000
 """Lines that are kept; twice as many are cut."""
@@ -76,7 +78,7 @@ def read_points(folder: Path, most: int) -> list[RunPoint]:
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     for line in lines[-most:]:
         with suppress(ValueError, TypeError):
-            points.append(RunPoint(**json.loads(line)))
+            points.append(msgspec.json.decode(line, type=RunPoint))
     return points
 
 

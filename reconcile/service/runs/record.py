@@ -9,14 +9,16 @@ never written here. It has no journal: the record itself says what was run, by w
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from backends.errors import OutcomeUnknownError, VersionConflictError
 from backends.protocols import MetadataStore, Write
 from reconcile.errors import ReconcileError
-from reconcile.service.runs.schedule import EndedRun, Gate, GateState, JobState, Running, ServiceState
+from reconcile.service.runs.schedule import ServiceState
 from recovery.errors import FormatError, Reason
 
 SCHEMA: Final = "bkmeta.service-record/1"
@@ -102,27 +104,6 @@ def decode_state(raw: bytes, source: str = "the service's record") -> ServiceSta
         values = json.loads(raw)
         if values.pop("schema") != SCHEMA:
             raise FormatError(Reason.BAD_VERSION, source, 0, f"it is not of {SCHEMA}")
-        jobs = {name: _decode_job(job) for name, job in values.pop("jobs").items()}
-        gates = {name: _decode_gate(gate) for name, gate in values.pop("gates").items()}
-        return ServiceState(**values, jobs=jobs, gates=gates)
+        return msgspec.convert(values, ServiceState, str_keys=True)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise FormatError(Reason.BAD_VALUE, source, 0, f"no record of the service ({error})") from error
-
-
-def _decode_job(values: Mapping[str, Any]) -> JobState:
-    running, last, asked = values["running"], values["last"], values["asked"]
-    latest = {int(share): EndedRun(**run) for share, run in values["latest"].items()}
-    return JobState(
-        **{
-            **values,
-            "running": None if running is None else Running(**running),
-            "last": None if last is None else EndedRun(**last),
-            "latest": latest,
-            "asked": None if asked is None else (str(asked[0]), int(asked[1])),
-        }
-    )
-
-
-def _decode_gate(values: Mapping[str, Any]) -> Gate:
-    named = {name: tuple(values[name]) for name in ("bookies", "domains")}
-    return Gate(**{**values, **named, "state": GateState(values["state"])})

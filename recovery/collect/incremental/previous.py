@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -46,7 +47,7 @@ class Previous:
         self._scopes = scopes
         self.reused = Reused()
         self._dataset = None if since is None else self._open(terms, since)
-        self.binding = None if self._dataset is None else Binding.from_json(self._dataset.manifest["binding"])
+        self.binding = None if self._dataset is None else msgspec.convert(self._dataset.manifest["binding"], Binding)
         self._has_same_passwords = True
         if self.binding is not None:
             salt = self.binding.passwords.salt if self.binding.passwords else ""

@@ -1,6 +1,6 @@
 """Records of files and ledgers that a collection takes over, or keeps for the next one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Protocol
 
@@ -157,12 +157,6 @@ class Binding:
     passwords: PasswordHash | None
     every: bool
     index_sound: bool
-
-    @classmethod
-    def from_json(cls, binding: Mapping[str, Any]) -> "Binding":
-        """Return the binding of a manifest that the same version of the program wrote."""
-        passwords = binding["passwords"]
-        return cls(**{**binding, "passwords": None if passwords is None else PasswordHash(**passwords)})
 
     def to_json(self) -> dict[str, Any]:
         """Return the binding in its form in the manifest."""

@@ -370,7 +370,7 @@ def test_a_command_of_a_rescue_asks_no_person_by_itself(monkeypatch: pytest.Monk
 def test_answers_and_records_are_checked(tmp_path: Path) -> None:
     """An answer that is no choice, a file that is no object, a record of another store or kind."""
     (tmp_path / "a.json").write_text("[1]")
-    with pytest.raises(InputError, match="a.json: expected `object`, got `array`"):
+    with pytest.raises(InputError, match=r"a\.json: expected `object`, got `array`"):
         read_answers(tmp_path / "a.json")
     record = RescueRecord.open(tmp_path, "zk://a/l", now)
     record.end(RescuePhase.LOOK)

@@ -98,14 +98,6 @@ def test_a_plan_that_says_nothing_promises_nothing() -> None:
     assert (known.complete, known.lost, known.is_only_journals, known.is_index_gone) == (False,) * 4
 
 
-def test_what_a_manifest_has_as_null_counts_as_nothing() -> None:
-    """Of earlier versions, or of who wrote it by hand."""
-    names = ("referenced", "unreferenced", "referenced_not_found", "unreadable", "gaps")
-    assert ReferenceCounts.from_json(dict.fromkeys(names)) == ReferenceCounts()
-    assert PlanCounts.from_json({"held": None}) == PlanCounts()
-    assert PlanBinding.from_json({"root": None}).root == ""
-
-
 @pytest.mark.parametrize(
     ("waits", "stored", "planned", "may_start"),
     [

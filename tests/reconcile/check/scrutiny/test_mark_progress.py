@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -43,7 +44,7 @@ def test_a_mark_that_is_gone_or_changed_is_progress(
     assert progress.same_since == (AT if runs == 1 else STOOD.same_since)
     assert (progress.change, progress.per_day) == (len(now) - len(before), 2.0 * (len(now) - len(before)))
     assert progress.oldest == AT - len(now) * DAY
-    assert MarkProgress.from_json(progress.to_json()) == progress
+    assert msgspec.convert(progress.to_json(), MarkProgress) == progress
 
 
 def test_the_first_run_knows_no_rate() -> None:
