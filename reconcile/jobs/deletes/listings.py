@@ -19,6 +19,7 @@ from reconcile.jobs.context import Context, connect, now_ms
 from reconcile.references import TOPICS, References, find_pravega, has_topics, list_uncopied, of_store, read_listing
 from reconcile.stores import is_live, is_store
 from recovery.dataset import Dataset
+from recovery.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +109,34 @@ def _look_at_copy(opened: OpenStore) -> tuple[int | None, list[str]]:
     return shown_ms, [*problems, *(f"{opened.uri} has no copy of {key}" for key in list_uncopied(opened))]
 
 
-def list_again(certificate: Certificate, opened: OpenStore, context: Context) -> ReferenceListing:
-    """List again what a certificate's verification read of running stores; files were read as they were then.
+@dataclass(frozen=True, slots=True)
+class ListedAgain:
+    """What a verification read, read once more.
+
+    Attributes:
+        listing: of running stores, and of files that are still here.
+        as_then: names of what was not: files that are gone, and copies of stores.
+    """
+
+    listing: ReferenceListing
+    as_then: tuple[str, ...]
+
+
+def list_again(certificate: Certificate, opened: OpenStore, context: Context) -> ListedAgain:
+    """List again what a certificate's verification read, as far as it is still here.
 
     Raises:
         UnsupportedStoreError: a URI that is malformed, or of a store that is not read.
     """
     rows = certificate.body["evidence"].get("references", [])
-    names = {source["name"] for row in rows for source in row["sources"] if not source["sha256"]}
-    running = [name for name in sorted(names) if is_store(name) and is_live(name)]
-    return list_references(running, opened, context).listing
+    sources = {source["name"]: bool(source["sha256"]) for row in rows for source in row["sources"]}
+    named = {name: is_file for name, is_file in sorted(sources.items()) if is_file or is_store(name)}
+    here = [name for name, is_file in named.items() if (Path(name).is_file() if is_file else is_live(name))]
+    as_then = tuple(name for name in named if name not in here)
+    try:
+        return ListedAgain(list_references(here, opened, context).listing, as_then)
+    except InputError as error:
+        return ListedAgain(ReferenceListing(None, now_ms(context), str(error)), as_then)
 
 
 def measure_since_listing(

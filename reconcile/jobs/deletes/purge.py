@@ -60,6 +60,7 @@ class PurgedLedgers:
         certificate: by which.
         result: its ledgers.
         ended_early: ledgers that came out of quarantine, since a bookie left; why.
+        as_then: references that were not read again: the names of files that are gone, and of copies of stores.
         transactions, written_bytes: what it cost the store.
     """
 
@@ -68,6 +69,7 @@ class PurgedLedgers:
     transactions: int
     written_bytes: int
     ended_early: Mapping[LedgerId, str]
+    as_then: tuple[str, ...] = ()
 
 
 def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
@@ -133,18 +135,20 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
         names = ("purged", "earlier", "quarantined", "waiting", "beyond", "left_out")
         target.log.end({name: len(getattr(result, name)) for name in names}, 0)
         cost = target.log.cost
-        return PurgedLedgers(certificate, result, cost.transactions, cost.written_bytes, ended_early)
+        return PurgedLedgers(certificate, result, cost.transactions, cost.written_bytes, ended_early, naming.as_then)
 
 
 @dataclass(slots=True)
 class _Naming:
-    """What upper layers name while a purge runs, as far as running stores tell: those that the verification listed."""
+    """What upper layers name while a purge runs: what the verification read, as far as it is still here."""
 
     certificate: Certificate
     opened: OpenStore
     context: Context
     listing: ReferenceListing | None = None
+    listed_ms: int = 0
     owners: Mapping[LedgerId, str] = field(default_factory=dict)
+    as_then: tuple[str, ...] = ()
 
     def find(self, ledgers: Sequence[LedgerId]) -> dict[LedgerId, str]:
         """Return the owners of those of some ledgers that are named now.
@@ -152,8 +156,10 @@ class _Naming:
         Raises:
             StepRefusedError: they cannot be listed.
         """
-        if self.listing is None or now_ms(self.context) > self.listing.at_ms + _LISTED_ANEW_MS:
-            self.listing = list_again(self.certificate, self.opened, self.context)
+        if self.listing is None or now_ms(self.context) > self.listed_ms + _LISTED_ANEW_MS:
+            self.listed_ms = now_ms(self.context)
+            again = list_again(self.certificate, self.opened, self.context)
+            self.listing, self.as_then = again.listing, again.as_then
             self.owners = self._find_owners(self.listing)
         if self.listing.problem:
             raise StepRefusedError(f"references cannot be listed again: {self.listing.problem}")

@@ -104,6 +104,7 @@ def purge(
         details=[
             *list_lines(left_out),
             *lines,
+            *(f"references were not read again, but taken as they were then: {name}" for name in done.as_then),
             *list_lines(done.ended_early),
             *list_lines(
                 {ledger: f"in quarantine until {show_time(ms)}" for ledger, ms in sorted(result.waiting.items())}
@@ -121,6 +122,7 @@ def purge(
             "left_out": {str(ledger): reason for ledger, reason in left_out.items()},
             "ids": None if ids is None else str(ids),
             "ended_early": {str(ledger): reason for ledger, reason in done.ended_early.items()},
+            "references_as_then": list(done.as_then),
             "certificate": str(certificate),
             "hash": done.certificate.hash,
             "journal": str(target.folder),

@@ -470,6 +470,25 @@ def test_what_went_since_the_last_verification_is_asked_about(site: Site) -> Non
     assert run(site.capsys, "audit", "verify", journal, "--json").code == 0
 
 
+def test_a_file_of_references_is_read_again_by_the_purge(site: Site) -> None:
+    """A ledger that it names by now is left out; where the file is gone, the purge says what it went by."""
+    for number in (15, 16, 17):
+        site.bkmeta("delete", "request", number, "--soak", "0s")
+    site.verify("--due")
+    site.verify("--due", "--certificate", "c.json")
+    references = write_references(site.folder / "refs.jsonl", [16])
+    first = site.bkmeta("delete", "purge", "--certificate", "c.json", code=3).result
+    assert (first["counts"]["purged"], list(first["left_out"])) == (2, ["16"])
+    assert first["references_as_then"] == []
+    references.write_text("no line of JSON\n")
+    broken = site.bkmeta("delete", "purge", "--certificate", "c.json", code=None)
+    assert broken.code != 0
+    assert site.read(16) is not None
+    references.unlink()
+    last = site.bkmeta("delete", "purge", "--certificate", "c.json").result
+    assert (last["counts"]["purged"], last["references_as_then"]) == (1, [str(references)])
+
+
 def test_a_clock_that_is_ahead_ends_no_soak(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """ZooKeeper's own time says so; etcd keeps none, which the page says: there the soak is over."""
     site.bkmeta("delete", "request", 18, "--soak", "7d")
