@@ -36,7 +36,7 @@ from reconcile.check.impact.system_ledgers import name_kind
 from reconcile.check.placement_files import read_rack_info
 from reconcile.clusters import require_of_cluster
 from reconcile.estimates import EstimatedStep
-from reconcile.id_files import write_ids
+from reconcile.id_files import write_keys
 from reconcile.jobs.context import Context, choose_spark, connect, throttle
 from reconcile.jobs.impact.cache import (
     VOTES,
@@ -68,7 +68,7 @@ from recovery.codecs.store import REPLICATION_DISABLED
 from recovery.dataset import prepare, read_part, write_manifest
 from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
-from recovery.model.ids import LedgerId, bucket_ranges
+from recovery.model.ids import bucket_ranges
 from recovery.place import DatasetPlace
 from recovery.spark import over_buckets
 
@@ -500,7 +500,8 @@ class _Check:
         return tuple(s for s in read_statements(self._request.uri, self._request.cache) if s.bookie not in repeated)
 
     def _write_manifest(self, out: DatasetPlace, answer: ImpactAnswer, total: RangeAnswer) -> None:
-        _write_ids_of_parts(out, [str(part["file"]) for part in total.parts if part["rows"]])
+        files = [str(part["file"]) for part in total.parts if part["rows"]]
+        write_keys(out / IDS, [read_part(out, file, columns=["scope", "ledger"]) for file in files])
         write_manifest(
             out,
             "impact",
@@ -515,16 +516,6 @@ class _Check:
             secret=False,
             extra={"answer": str(answer.verdict)},
         )
-
-
-def _write_ids_of_parts(out: DatasetPlace, files: Sequence[str]) -> None:
-    """Write the ids of the ledgers of some parts, one a line, each once."""
-    pairs: set[LedgerId] = set()
-    for file in files:
-        rows = read_part(out, file, columns=["scope", "ledger"]).group_by(["scope", "ledger"]).aggregate([])
-        keys = zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True)
-        pairs.update(LedgerId(*key) for key in keys)
-    write_ids(out / IDS, pairs)
 
 
 def _needs_places(request: ImpactRequest) -> bool:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from reconcile import clusters
 from reconcile.check.records.drill import Class, DrillRange, judge_drill, read_written
 from reconcile.clusters import open_inventories
-from reconcile.id_files import write_ids
+from reconcile.id_files import write_keys
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, StageProgress, connect, throttle
@@ -36,7 +36,7 @@ from recovery.dataset import Dataset, open_dataset, prepare, read_part, write_ma
 from recovery.errors import InputError
 from recovery.infer.search import Tail
 from recovery.manifest import Part
-from recovery.model.ids import LedgerId, bucket_ranges
+from recovery.model.ids import bucket_ranges
 from recovery.place import DatasetPlace
 
 STORE: Final = "store"
@@ -250,15 +250,11 @@ def _drill(request: DrillRequest, context: Context) -> Drilled:
 def _write_ids_of_classes(out: DatasetPlace, parts: Sequence[Part]) -> None:
     """Write the ids of the ledgers of each class that does not come back."""
     for name in _LISTED:
-        ledgers: list[LedgerId] = []
-        for part in parts:
-            rows = read_part(out, part.file, columns=["scope", "ledger", "class"])
-            rows = rows.filter(pc.equal(rows["class"], str(name)))
-            pairs = zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True)
-            ledgers += [LedgerId(*pair) for pair in pairs]
-        if ledgers:
+        only = pc.field("class") == str(name)
+        keys = [read_part(out, part.file, columns=["scope", "ledger"], filters=only) for part in parts]
+        if any(rows.num_rows for rows in keys):
             (out / IDS).mkdir(parents=True, exist_ok=True)
-            write_ids(out / IDS / f"{name}.txt", ledgers)
+            write_keys(out / IDS / f"{name}.txt", keys)
 
 
 def hold_against(

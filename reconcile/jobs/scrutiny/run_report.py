@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from reconcile.check.scrutiny.judge import raise_rows
 from reconcile.check.scrutiny.lifecycle import list_repairs
 from reconcile.findings.table import FindingRun
-from reconcile.id_files import write_ids
+from reconcile.id_files import write_keys
 from reconcile.jobs.context import Context
 from reconcile.jobs.scrutiny.first_look import STORE
 from reconcile.jobs.scrutiny.range_task import are_of, count_verdicts
@@ -22,7 +22,6 @@ from recovery.dataset import Dataset, open_dataset, read_part, sort_by_key, writ
 from recovery.errors import InputError
 from recovery.manifest import Part
 from recovery.model import tables
-from recovery.model.ids import LedgerId
 from recovery.out_folder import write_whole
 from recovery.place import DatasetPlace
 
@@ -139,18 +138,17 @@ def write_beside(request: ScrutinyRequest, result: Scrutinized, parts: Sequence[
 
 def _write_ids_of_categories(folder: DatasetPlace, out: DatasetPlace, parts: Sequence[Part]) -> None:
     """Write the ids of each category's ledgers, but of findings that are suppressed."""
-    ids: dict[str, set[LedgerId]] = {}
+    keys: dict[str, list[pa.Table]] = {}
     for part in parts:
         columns = ["category", "scope", "ledger", "status"]
         rows = read_part(out, part.file, columns=columns) if part.rows else tables.FINDINGS.empty_table()
         rows = rows.filter(pc.and_(pc.is_valid(rows["ledger"]), pc.equal(rows["status"], "open")))
         for category in pc.unique(rows["category"]).to_pylist():
             of_category = rows.filter(pc.equal(rows["category"], category))
-            pairs = zip(of_category["scope"].to_pylist(), of_category["ledger"].to_pylist(), strict=True)
-            ids.setdefault(category, set()).update(LedgerId(*pair) for pair in pairs)
-    for category, ledgers in ids.items():
+            keys.setdefault(category, []).append(of_category.select(["scope", "ledger"]))
+    for category, found in keys.items():
         folder.mkdir(parents=True, exist_ok=True)
-        write_ids(folder / f"{category}.txt", ledgers)
+        write_keys(folder / f"{category}.txt", found)
 
 
 def _replace_file(path: Path, text: str) -> None:
