@@ -189,6 +189,40 @@ def test_a_writer_that_went_on_to_a_bookie_that_was_replaced_is_told(
     assert (judged[other], judged[alike]) == ("RETURNED_WRITER", "OVER_REPLICATED")
 
 
+def test_writes_that_failed_beyond_the_ack_quorum_are_told(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of three bookies acknowledged, the third stored nothing: the client had its answer, and sent no more.
+
+    Each entry is readable, and one copy short for as long as nobody replicates it.
+    """
+    secret = {"digest": "CRC32C", "password": encoded(b"pw")}
+    ledger = there.cluster("create", E=3, W=3, A=2, custom={}, **secret)
+    [third] = [bookie for bookie in there.bookies if bookie.id == there.members(ledger)[2]]
+    there.cluster("mute", n=third.n)
+    there.cluster("add", ledger=ledger, sizes=[20] * 5, ids=None)
+    there.cluster("bookie_kill", n=third.n)
+    there.cluster("add", ledger=ledger, sizes=[20] * 5, ids=None)
+    there.cluster("close", ledger=ledger)
+    there.cluster.start(third)
+    done, found = scrutinize(capsys, there, tmp_path / "run")
+    read = there.cluster("read", ledger=ledger, recovery=False, **secret)
+    there.cluster("delete", ledger=ledger)
+    assert len(read["entries"]) == 10
+    assert {category: set(of) for category, of in found.items()} == {"BELOW_WRITE_QUORUM": {ledger}}
+    row = found["BELOW_WRITE_QUORUM"][ledger]
+    assert (done.code, row["severity"]) == (3, "warning")
+    assert third.id in row["bookies"]
+    lacking = {
+        entry
+        for one in row["entries"]
+        for begin in range(one["first"], one["last"] + 1, one["period"] or 1)
+        for entry in range(begin, begin + one["size"])
+    }
+    # What was sent after the failure may have been acknowledged before the client saw it.
+    assert set(range(5)) <= lacking
+
+
 def test_a_lac_above_a_closed_end_is_told_where_no_bookie_has_entries_there(
     there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
