@@ -168,19 +168,31 @@ def test_a_change_is_dated_as_far_as_stripes_show_it(size: int, write: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("last", "dated"),
+    ("last", "end", "dated"),
     [
         # The fourth position has nothing before entry 3, the first one nothing before entry 4.
-        ([5, 1, 2, 4], [0, 3, 4]),
+        ([5, 1, 2, 4], 9, [0, 3, 4]),
+        ([5, 1, 2, 4], 4, [0, 3, 4]),
+        # A change behind the end is none.
+        ([5, 1, 2, 4], 3, [0, 1, 2]),
         # Both changes at one entry: then neither is dated.
-        ([0, 1, 2, 5], [0, 1, 2]),
+        ([0, 1, 2, 5], 9, [0, 1, 2]),
         # Nor where the later one would come first.
-        ([0, 1, 5, 4], [0, 1, 2]),
+        ([0, 1, 5, 4], 9, [0, 1, 2]),
     ],
 )
-def test_segments_are_dated_in_order_or_not_at_all(last: Sequence[int], dated: Sequence[int]) -> None:
+def test_segments_are_dated_in_order_or_not_at_all(last: Sequence[int], end: int, dated: Sequence[int]) -> None:
     """A takeover is dated to the first entry of its position, as long as each segment keeps an entry of its own."""
     first = np.array([0, 1, 2])
     members = np.array([[0, 1, 2, 3], [0, 1, 2, 4], last])
-    segments = solve._Segments(np.zeros(3, np.int64), first, np.array([1, 2, 10]), members)
-    assert solve._join(segments, np.array([9]), 1)[0].first.tolist() == dated
+    segments = solve._Segments(np.zeros(3, np.int64), first, np.array([1, 2, end + 1]), members)
+    assert solve._join(segments, np.array([end]), 1)[0].first.tolist() == dated
+
+
+def test_segments_of_one_ensemble_are_joined_and_others_stay_apart() -> None:
+    """Also those that share no bookie; and the same ensemble in another history is another one."""
+    members = np.array([[0, 1], [0, 1], [2, 3], [2, 3]])
+    segments = solve._Segments(np.array([0, 0, 0, 1]), np.array([0, 3, 6, 0]), np.array([3, 6, 10, 5]), members)
+    joined, _ = solve._join(segments, np.array([9, 4]), 2)
+    assert (joined.history.tolist(), joined.first.tolist()) == ([0, 0, 1], [0, 6, 0])
+    assert (joined.behind.tolist(), joined.members.tolist()) == ([6, 10, 5], [[0, 1], [2, 3], [2, 3]])
