@@ -60,8 +60,10 @@ def test_no_key_counts_twice(office: Office) -> None:
         require_approvals(office.ask_for(1), PLAN, files, NOW)
     with pytest.raises(GuardRefusedError, match=r"needs 3 signatures, .* it has 2 \(ann, bob\)"):
         require_approvals(office.ask_for(2), PLAN, [*files, office.sign(office.bob)], NOW)
-    with pytest.raises(GuardRefusedError, match=rf"no person.*sign plan={PLAN.hash}"):
+    with pytest.raises(GuardRefusedError, match=rf"the plan.*no person.*sign plan={PLAN.hash}"):
         require_approvals(office.ask_for(1), PLAN, (), NOW)
+    with pytest.raises(GuardRefusedError, match=r"the loss.*no person.*sign lost="):
+        require_approvals(office.ask_for(1), Subject(Approvable.LOST, PLAN.hash), (), NOW)
 
 
 def test_who_made_it_does_not_approve_it(office: Office) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from reconcile.deletes.tombstones import DeleteVerdict
-from reconcile.deletes.verification.makers import find_hidden, find_others, read_makers
+from reconcile.deletes.verification.makers import find_hidden, find_others, list_compacted_topics, read_makers
 from reconcile.deletes.verification.objections import UNSAFE, Objections, UnsafeReason
 from reconcile.deletes.verification.wanted import WantedLedgers
 from recovery.model.ids import LedgerId
@@ -128,6 +128,27 @@ def test_a_compacted_ledger_is_hidden_while_its_subscription_keeps_its_name() ->
     assert np.flatnonzero(find_hidden(custom, owners)).tolist() == [0, 3, 5, 6]
     # Where no records were listed, nothing tells.
     assert np.flatnonzero(find_hidden(custom)).tolist() == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_topics_of_compacted_ledgers_are_those_of_no_other_ledger() -> None:
+    """As Pulsar's records name topics, each once; a compacted ledger without a topic names none."""
+    compacted = {"application": b"pulsar", "component": b"compacted-ledger"}
+    custom = make_custom(
+        {**compacted, "pulsar/compactedTopic": b"persistent://public/default/a b"},
+        {**compacted, "pulsar/compactedTopic": b"persistent://public/default/a b"},
+        compacted,
+        {"application": b"pulsar", "component": b"schema", "pulsar/compactedTopic": b"persistent://p/d/schema"},
+        {"application": b"pulsar", "pulsar/compactedTopic": b"persistent://p/d/nothing"},
+        {},
+    )
+    assert list_compacted_topics(custom) == {"public/default/persistent/a+b"}
+
+
+def test_ledgers_of_pravega_are_others_until_its_containers_were_listed() -> None:
+    """Its records name all of them; those of any other application stay others."""
+    custom = make_custom({"application": b"Pravega"}, {"application": b"pulsar"}, {"application": b"function"}, {})
+    assert np.flatnonzero(find_others(custom)).tolist() == [0, 2, 3]
+    assert np.flatnonzero(find_others(custom, has_pravega=True)).tolist() == [2, 3]
 
 
 def test_one_thing_that_was_seen_makes_it_unsafe() -> None:
