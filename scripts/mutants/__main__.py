@@ -47,6 +47,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "recovery/archive": ("tests/recovery/archive", "tests/reconcile/jobs/archive"),
     "reconcile/jobs/archive": ("tests/reconcile/jobs/archive",),
     "reconcile/check/impact": ("tests/reconcile/check/impact", "tests/reconcile/jobs/impact"),
+    "reconcile/check/scrutiny": ("tests/reconcile/check/scrutiny", "tests/reconcile/jobs/scrutiny"),
 }
 """What is changed, and the tests that belong to it: those of them that need no server are asked."""
 

@@ -1,6 +1,7 @@
 """Records that are gone since the run before: what is ordinary, and what is to be doubted."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -45,6 +46,18 @@ def doubt(
         # What is always explained was not, this time; few are never an alarm.
         (11, [VanishedWindow(DAY_S, 100, 0)], DAY_S, True, True),
         (10, [VanishedWindow(DAY_S, 100, 0)], DAY_S, True, False),
+        (11, [VanishedWindow(DAY_S, 110, 0)], DAY_S, True, False),
+        (10, [VanishedWindow(DAY_S, 20, 0)], DAY_S, True, False),
+        (11, [VanishedWindow(DAY_S, 20, 0)], DAY_S, True, True),
+        # The largest share of all windows counts; of a window without ledgers, or of no time, there is none.
+        (300, ORDINARY, DAY_S, True, False),
+        (
+            300,
+            [VanishedWindow(DAY_S, 1000, 90), VanishedWindow(DAY_S, 0, 0), VanishedWindow(0, 1000, 900)],
+            DAY_S,
+            True,
+            True,
+        ),
     ],
 )
 def test_more_than_any_retention_took_before_is_an_alarm(
@@ -56,7 +69,14 @@ def test_more_than_any_retention_took_before_is_an_alarm(
     assert bool(said) is is_alarm
     if is_alarm:
         assert said["gone, and nothing explains it"] == f"{gone} of {listed}"
-        assert said.keys() >= {"time since", "unexplained in so long a time, usually"}
+        assert (said["explained"], said["time since"]) == ("none", str(timedelta(seconds=seconds)))
+
+
+def test_the_usual_rate_is_said_where_it_is_known() -> None:
+    """The largest of all windows, of as long a time, with how many there are."""
+    usual = "unexplained in so long a time, usually"
+    assert doubt(Vanished(listed=1000, gone=900))[usual] == "11.0 % at most, by 2 earlier windows"
+    assert doubt(Vanished(listed=1000, gone=900), [])[usual] == "not known"
 
 
 def test_what_is_explained_is_never_an_alarm() -> None:
@@ -73,6 +93,9 @@ def test_a_store_that_went_back_is_an_alarm_however_few_are_gone() -> None:
     assert doubt(newest)["gone are the newest ledgers"]
     assert doubt(replace(newest, newest_now=60)) == {}
     assert doubt(replace(newest, oldest_gone=48)) == {}
+    assert doubt(replace(newest, oldest_gone=49)) == {}
+    assert doubt(replace(newest, oldest_gone=None)) == {}
+    assert doubt(replace(newest, newest_kept=None)) == {}
     assert doubt(replace(newest, gone=10)) == {}
     assert list_lower_counters({"/a": 5, "/b": 5, "/c": 5}, {"/a": 5, "/b": 4}) == ["/b"]
 
@@ -83,18 +106,22 @@ def test_a_listing_that_leaves_out_what_is_there_is_an_alarm() -> None:
 
 
 def test_who_is_gone_and_what_the_store_remembers_of_it() -> None:
-    """Each ledger of the run before that is not listed now, with its last deletion; the newest one that is left."""
-    ids = [LedgerId(0, n) for n in range(4)]
+    """Each ledger of the run before that is not listed now, with its last deletion; the newest one that is left.
+
+    One that was made since is neither, nor is one that is gone.
+    """
+    ids = [LedgerId(0, n) for n in range(6)]
     rows = [{"bucket": one.bucket, "scope": 0, "ledger": one.ledger, "created_txn": 10 + one.ledger} for one in ids]
     earlier = pa.Table.from_pylist(rows, schema=pa.schema([*tables.KEY, ("created_txn", pa.int64())])).sort_by(
         [(name, "ascending") for name in tables.KEY_COLUMNS]
     )
-    stored = earlier.filter(pa.array([row["ledger"] in (0, 3) for row in earlier.to_pylist()]))
+    stored = earlier.filter(pa.array([row["ledger"] in (0, 3, 5) for row in earlier.to_pylist()]))
+    earlier = earlier.filter(pa.array([row["ledger"] != 5 for row in earlier.to_pylist()]))
     history = [
         fill_row(tables.CATALOG_HISTORY, {"bucket": ids[1].bucket, "ledger": 1, "txn": txn, "op": op, "session": 7})
         for txn, op in ((20, "created"), (21, "deleted"), (25, "deleted"))
     ]
     gone, newest = find_vanished(earlier, stored, pa.Table.from_pylist(history, schema=tables.CATALOG_HISTORY))
     told = {row["ledger"]: (row["created_txn"], row["deleted_txn"], row["session"]) for row in gone.to_pylist()}
-    assert told == {1: (11, 25, 7), 2: (12, None, None)}
+    assert told == {1: (11, 25, 7), 2: (12, None, None), 4: (14, None, None)}
     assert newest == 13
