@@ -11,7 +11,7 @@ import pytest
 from recovery.codecs.entry import encode_lac_record
 from recovery.infer import reconstruct
 from recovery.infer.facts import LedgerFacts
-from recovery.infer.prior import Prior, PriorShape, ShapeSource
+from recovery.infer.prior import Prior, PriorShape, ShapeCounts, ShapeSource
 from recovery.infer.reconstruct import InferOptions
 from recovery.infer.refusal import CODES, Refusal
 from recovery.infer.search import Tail
@@ -238,3 +238,12 @@ def test_a_lost_bookie_settles_no_contradiction(lost: tuple[str, ...]) -> None:
     assert (found["outcome"], found["reason"]) == ("guarded", Refusal.LENGTHS_DIFFER)
     held = recover(rows, options=replace(options, is_doubt_accepted=False))
     assert (held["outcome"], held["reason"]) == ("held", Refusal.LENGTHS_DIFFER)
+
+
+def test_a_ledger_that_is_searched_has_its_shape_from_where_the_prior_has_it() -> None:
+    """A bookie was replaced, another one lacks an entry: whoever stated the quorums is why they are what they are."""
+    rows = [*full(1, 30), row(NAMES[1], [entry for entry in range(30) if entry != 17])]
+    rows += [row(NAMES[2], range(15)), row(NAMES[3], range(15, 30))]
+    found = recover(rows, prior=Prior.build(ShapeCounts(), {}, (3, 3, 2)))
+    assert (found["class"], found["ensemble_size"], found["write_quorum"]) == ("solved", 3, 3)
+    assert (found["grades"]["ensemble_size"], found["grades"]["write_quorum"]) == ("assumed", "assumed")
