@@ -1,5 +1,7 @@
 """The second look as a state machine: whatever a cluster does between looks, only what stood twice is reported."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -127,3 +129,15 @@ def test_what_was_seen_in_part_and_lacks_nothing_is_not_called_clean(left: str) 
     assert look_again(suspect, look, rechecks=RECHECKS) == SuspectOutcome(SuspectKind.UNDECIDED, left)
     found = LedgerLook(1, findings=frozenset({"copies"}), left=left)
     assert look_again(suspect, found, rechecks=RECHECKS).kind is SuspectKind.CONFIRMED
+
+
+def test_a_bookie_is_waited_for_as_often_as_was_asked_and_a_change_is_followed_three_times() -> None:
+    """Then nothing is decided, with the reason."""
+    dark = LedgerLook(1, unseen=True)
+    suspect = Suspect(LedgerLook(1, findings=frozenset({"lost"})))
+    kinds = [look_again(replace(suspect, waits=waits), dark, rechecks=RECHECKS).kind for waits in range(RECHECKS + 1)]
+    assert kinds == [SuspectKind.WAITS] * RECHECKS + [SuspectKind.UNDECIDED]
+    other = LedgerLook(2, findings=frozenset({"lost"}))
+    ends = [look_again(replace(suspect, changes=n), other, rechecks=RECHECKS) for n in range(MOST_CHANGES + 1)]
+    assert [end.reason for end in ends] == [None] * MOST_CHANGES + ["changing"]
+    assert [end.suspect.changes for end in ends if end.suspect] == list(range(1, MOST_CHANGES + 1))

@@ -1,5 +1,6 @@
 """Marks over runs: what falls is progress, what is added is none, and only what stands for long is told."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from reconcile.check.scrutiny.mark_progress import RUNS, MarkProgress, follow_marks, list_stalled
-from reconcile.check.scrutiny.replication import MARKS
+from reconcile.check.scrutiny.replication import MARKS, StoredReplication
 from tests.reconcile.check.scrutiny.test_replication import around
 
 AT = datetime(2026, 1, 10, tzinfo=UTC)
@@ -77,3 +78,20 @@ def test_marks_that_stand_for_ten_runs_or_two_windows_are_told(
             str(runs),
             "not known: no worker runs, or each fails",
         }
+
+
+@pytest.mark.parametrize(
+    ("replication", "why"),
+    [
+        (around([]), "not known: no worker runs, or each fails"),
+        (around([], auditor=False), "no auditor is elected"),
+        (replace(around([], auditor=False), disabled="since then"), "since then"),
+    ],
+)
+def test_why_nothing_moves_is_said_where_the_store_shows_it(replication: StoredReplication, why: str) -> None:
+    """That somebody disabled it comes before that nobody is elected; and since when the oldest mark stands."""
+    for oldest in (AT - 3 * DAY, None):
+        progress = MarkProgress(1, oldest, 0, 0.0, AT - 3 * DAY, RUNS)
+        [found] = list_stalled(progress, replication, DAY_S, AT)
+        said = {one.field: one.value for one in found.statements}
+        assert (said["why"], said["oldest since"]) == (why, None if oldest is None else oldest.isoformat())
