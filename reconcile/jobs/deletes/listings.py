@@ -18,6 +18,7 @@ from reconcile.deletes.verification.evidence import ReferenceListing
 from reconcile.jobs.context import Context, connect, now_ms
 from reconcile.references import TOPICS, References, find_pravega, has_topics, list_uncopied, of_store, read_listing
 from reconcile.stores import is_live, is_store
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset
 from recovery.errors import InputError
 
@@ -60,6 +61,8 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
             sources.append((f"{logs or above + TOPICS} beside the ledgers", ""))
             shown_ms, doubts = _look_at_copy(opened)
             at_ms, problems = min(at_ms, shown_ms or at_ms), [*problems, *doubts]
+        else:
+            problems += _list_uncopied(opened)
     except BackendError as error:
         problems.append(f"the upper layer's records could not be read ({error})")
     for name in dict.fromkeys(names):
@@ -106,7 +109,14 @@ def _look_at_copy(opened: OpenStore) -> tuple[int | None, list[str]]:
         return None, []
     shown_ms = find_moment(opened)
     problems = [] if shown_ms else [f"{opened.uri} is a copy without the time that it shows"]
-    return shown_ms, [*problems, *(f"{opened.uri} has no copy of {key}" for key in list_uncopied(opened))]
+    return shown_ms, [*problems, *_list_uncopied(opened)]
+
+
+def _list_uncopied(opened: OpenStore) -> list[str]:
+    """Return why a copy of chosen parts of a store does not show what Pulsar names; none: it does, or Pulsar cannot."""
+    if not kind_of(opened.layout_hint).has_pulsar:
+        return []
+    return [f"{opened.uri} has no copy of {key}: take one with what Pulsar keeps" for key in list_uncopied(opened)]
 
 
 @dataclass(frozen=True, slots=True)
