@@ -286,7 +286,7 @@ def test_a_backup_is_a_store_that_is_listed_as_of_its_moment(site: Site) -> None
 
 
 def test_a_copy_without_all_records_that_name_ledgers_lists_nothing(site: Site) -> None:
-    """Topics were copied, and schemas were not: what names a schema's ledger may be missing. No file makes up for it."""
+    """Topics were copied, and schemas were not: what names their ledgers may be missing. No file makes up for it."""
     if site.server is None:
         pytest.skip("upper layers have other keys on etcd")
     above = site.root.rpartition("/")[0]
