@@ -104,6 +104,18 @@ def test_a_wiped_bookie_is_passed_on_while_older_records_name_it(
     assert [one.since for one in found] == ([EARLIER] if stays else [])
 
 
+def test_a_bookie_that_was_wiped_again_lost_what_it_had_got_since_then_too() -> None:
+    """Its cookie is another one than the wiped bookie had, and it has nothing older than that: it is known anew."""
+    [found] = find_wiped({"bk1": Traces(older=1, asked=1)}, {"bk1": 400}, {}, {"bk1": KNOWN}, 500, AT)
+    assert (found.before_txn, found.cookie_txn, found.since) == (400, 400, AT)
+
+
+def test_what_tells_no_transaction_shows_no_wiped_bookie() -> None:
+    """Neither a bookie without a cookie that none knew, nor an empty one beside a store that counts nothing."""
+    assert find_wiped({"bk1": Traces(older=1, asked=1)}, {}, {}, {}, 500, AT) == []
+    assert find_wiped({"bk1": Traces(asked=MANY)}, {"bk1": 100}, {}, {}, None, AT) == []
+
+
 def test_what_an_empty_bookie_had_lost_stays_known_when_it_gets_new_ledgers() -> None:
     """Its cookie is as old as before: the run that saw it empty says which records are older."""
     empty = Wiped("bk1", 501, 3, None, EMPTY, EARLIER)
