@@ -29,7 +29,7 @@ LARGE: Final = 100
 CHANCE: Final = 0.01
 """Anything less likely than this is no chance."""
 SLACK: Final = 1.25
-"""Up to so many times the average effect of one bookie's loss or leftovers, these explain the count."""
+"""Up to so many times the average effect of one bookie's loss, this explains the count."""
 
 BOOKKEEPER_DEFAULT: Final = (3, 2, 2)
 """The default of BookKeeper's client. Source: apache/bookkeeper 9590a97, BookKeeper.createLedger."""
@@ -225,34 +225,27 @@ def _rank_shapes(counts: Mapping[tuple[int, int], int], source: ShapeSource) -> 
 
 
 def list_supported(shapes: ShapeCounts) -> list[int]:
-    """Return the numbers of full copies that are believed to be ensembles, not losses or leftovers of others."""
+    """Return the numbers of full copies that are believed to be ensembles, not losses of others."""
     total = sum(shapes.full.values())
     return sorted(
         copies
         for copies, count in shapes.full.items()
-        if count >= FEWEST and count >= SHARE * total and not _is_one_bookie(shapes, copies)
+        if count >= FEWEST and count >= SHARE * total and not _is_one_wiped(shapes, copies)
     )
 
 
-def _is_one_bookie(shapes: ShapeCounts, copies: int) -> bool:
-    """Whether one odd bookie explains the ledgers with this number of copies: they would have one more, or one fewer.
+def _is_one_wiped(shapes: ShapeCounts, copies: int) -> bool:
+    """Whether one wiped bookie explains the ledgers with this number of copies: they would have one more.
 
-    A wiped bookie takes part in none of them, one with leftovers in all of them. Of ledgers of m copies on b bookies, a
-    share of m / b is on each.
+    It takes part in none of them. Of ledgers of m copies on b bookies, a share of m / b is on each.
     """
     count, members = shapes.full[copies], shapes.members.get(copies, {})
-    larger, smaller = shapes.full.get(copies + 1, 0), shapes.full.get(copies - 1, 0)
-    bookies = len(shapes.bookies)
-    if larger and any(bookie not in members for bookie in shapes.bookies):
-        by_chance = bookies * (1 - copies / bookies) ** count
-        large = sum(shapes.full.values()) >= LARGE
-        if (large or by_chance < CHANCE) and count * (bookies - copies - 1) <= SLACK * larger * (copies + 1):
-            return True
-    active = len({bookie for taking_part in shapes.members.values() for bookie in taking_part})
-    if count in members.values():
-        by_chance = active * (copies / active) ** count
-        return by_chance < CHANCE and count * (active - copies + 1) <= SLACK * smaller * (copies - 1)
-    return False
+    larger, bookies = shapes.full.get(copies + 1, 0), len(shapes.bookies)
+    if not larger or all(bookie in members for bookie in shapes.bookies):
+        return False
+    by_chance = bookies * (1 - copies / bookies) ** count
+    large = sum(shapes.full.values()) >= LARGE
+    return (large or by_chance < CHANCE) and count * (bookies - copies - 1) <= SLACK * larger * (copies + 1)
 
 
 def read_shapes(copies: CopyColumns) -> tuple[Ints, Ints]:

@@ -308,7 +308,8 @@ def _add_prior_shapes(known: LedgerFacts, explained: Explained) -> Explained:
 
     But for shapes that a clean ledger cannot be what is left of: full copies of more entries than any E are of W = E,
     unless they are in runs that stripes have too, and no entry has more copies than W; or no LAC tells of an entry that
-    was acknowledged: then all may have been sent to one ensemble after another, each of which failed.
+    was acknowledged: then all may have been sent to one ensemble after another, each of which failed. A bookie whose
+    own LACs tell of none may have been in such an ensemble, and be one of W = E too many.
     """
     shape_of = explained.shape
     unsure = (shape_of >= 0) & ~explained.seen & ~explained.sure
@@ -317,6 +318,7 @@ def _add_prior_shapes(known: LedgerFacts, explained: Explained) -> Explained:
     )
     clean = (explained.path == CLEAN) & (explained.extra == 0)
     largest = known.copies.find_largest_runs()
+    heard = np.bincount(known.copies.row_ledger[known.row_lac >= 0], minlength=known.count)
     base = len(explained.shapes)
     listed = explained.other_ledger * base + explained.other_shape
     ledgers, shapes = [explained.other_ledger], [explained.other_shape]
@@ -325,6 +327,7 @@ def _add_prior_shapes(known: LedgerFacts, explained: Explained) -> Explained:
             continue
         left_over = np.greater(shape.write, write) | ((ensemble > write) & np.equal(shape.write, write))
         left_over &= (ensemble > write) | (shape.ensemble == shape.write) | (largest <= shape.write)
+        left_over |= np.logical_and(shape.ensemble == shape.write, heard <= shape.write)
         other = np.not_equal(ensemble, shape.ensemble) | np.not_equal(write, shape.write)
         may_be = unsure & other & (~clean | left_over | (explained.end < shape.ensemble) | (known.lac < 0))
         added = np.flatnonzero(may_be)

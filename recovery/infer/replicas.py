@@ -112,11 +112,14 @@ def fit_ensembles(
             # Each row that is left over is a copy, or was replaced by one.
             if filled.sum() != wanted[ledger] or high - low - filled.sum() > copied[low:high].sum():
                 continue
+            # Who wrote sent a bookie its share alone; one that was copied to later need not show it.
+            named = low + row[filled]
+            if (~copied[named] & (part.count[named] > matches[named, position[filled]])).sum() > 1:
+                continue
             members = np.full(shape.ensemble, -1)
-            members[position[filled]] = known.row_bookie[rows[of_part[low + row[filled]]]]
+            members[position[filled]] = known.row_bookie[rows[of_part[named]]]
             extra = copies - int(due[ledger].sum())
-            copies_of = copied[low + row[filled]]
-            sure = shown[tried[ledger]] == pair and (full[low + row[filled]].sum(axis=1)[copies_of] == 1).all()
+            sure = shown[tried[ledger]] == pair and (full[named].sum(axis=1)[copied[named]] == 1).all()
             fitting.add(int(ledgers[tried[ledger]]), number, extra, members, sure=bool(sure))
     return fitting
 

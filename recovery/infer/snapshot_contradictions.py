@@ -37,6 +37,7 @@ from recovery.model.groups import run_counts
 from recovery.model.metadata import NO_ENTRY, LedgerMetadata, LedgerState
 
 _DIGITS: Final = 12
+SHAPE: Final = "ensemble_size/write_quorum"
 _REPEATS: Final = 3
 """Fewest runs of one group that make a pattern."""
 
@@ -169,7 +170,7 @@ def _check_identity(
     shape, shown_shape = (stored.ensemble_size, stored.write_quorum), _read_repeated_shape(known, ledger)
     if shown_shape not in (None, shape) and not (shown_shape[1] == 1 and shape == (1, 1)):
         earlier, shown = ("/".join(map(str, part)) for part in (shape, shown_shape))
-        yield Contradiction("ensemble_size/write_quorum", earlier, shown, Refusal.TWO_HISTORIES)
+        yield Contradiction(SHAPE, earlier, shown, Refusal.TWO_HISTORIES)
 
 
 def _read_repeated_shape(known: LedgerFacts, ledger: int) -> tuple[int, int] | None:
@@ -177,11 +178,7 @@ def _read_repeated_shape(known: LedgerFacts, ledger: int) -> tuple[int, int] | N
 
     A copy that was made of the closed ledger has what it is a copy of: it agrees, and does not differ.
     """
-    copies = known.copies
-    low, high = np.searchsorted(copies.row_ledger, [ledger, ledger + 1])
-    groups = slice(*np.searchsorted(copies.group_row, [low, high]))
-    row, size, period = copies.group_row[groups], copies.size[groups], copies.period[groups]
-    runs = run_counts(copies.first[groups], copies.last[groups], period)
+    row, _, size, period, runs = _read_groups(known, ledger)
     repeats = (runs >= _REPEATS) & (size < period)
     written = repeats & ~known.row_copied[row]
     shapes = set(zip(period[written].tolist(), size[written].tolist(), strict=True))
@@ -190,6 +187,40 @@ def _read_repeated_shape(known: LedgerFacts, ledger: int) -> tuple[int, int] | N
     shape = shapes.pop()
     agree = repeats & (period == shape[0]) & (size == shape[1])
     return shape if len(np.unique(row[agree])) > 1 else None
+
+
+def _read_groups(known: LedgerFacts, ledger: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Return row, first entry, size, period and number of runs of each group of a ledger."""
+    copies = known.copies
+    low, high = np.searchsorted(copies.row_ledger, [ledger, ledger + 1])
+    groups = slice(*np.searchsorted(copies.group_row, [low, high]))
+    first, period = copies.first[groups], copies.period[groups]
+    runs = run_counts(first, copies.last[groups], period)
+    return copies.group_row[groups], first, copies.size[groups], period, runs
+
+
+def find_other_stripes(known: LedgerFacts, ledger: int, stored: LedgerMetadata) -> Contradiction | None:
+    """Return the contradiction of a closed record's E and W by stripes on bookies with copies; None without one.
+
+    A copy has holes where a batch ends, so its own runs may show neither E nor W. But it has the whole share of its
+    position. Where two bookies or more repeat one pattern, more often than the record's ensemble changed, and its holes
+    are in the share of every position, the record is of another shape.
+    """
+    row, first, size, period, runs = _read_groups(known, ledger)
+    repeats = (runs > max(_REPEATS - 1, len(stored.segments))) & (size < period)
+    patterns = set(zip(period[repeats].tolist(), size[repeats].tolist(), strict=True))
+    rows = np.unique(row[repeats])
+    if len(patterns) != 1 or len(rows) < 2:
+        return None
+    ensemble, write = stored.ensemble_size, stored.write_quorum
+    position = np.arange(ensemble)[:, None]
+    for place in np.flatnonzero(repeats).tolist():
+        hole = first[place] + np.arange(size[place], min(period[place], size[place] + ensemble))
+        holes = hole + np.arange(min(runs[place] - 1, ensemble))[:, None] * period[place]
+        if ((position - holes.ravel()) % ensemble >= write).all(axis=1).any():
+            return None
+    shown = "/".join(map(str, patterns.pop()))
+    return Contradiction(SHAPE, f"{ensemble}/{write}", shown, Refusal.TWO_HISTORIES)
 
 
 def _check_end(known: LedgerFacts, ledger: int, end: int) -> Iterator[Contradiction]:

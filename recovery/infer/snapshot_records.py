@@ -34,10 +34,12 @@ from recovery.infer.segment_cases import NOBODY, Cases, Copies, ShapeProblem, Tr
 from recovery.infer.segment_costs import find_cheapest
 from recovery.infer.snapshot_agreement import KEPT, mark_agreeing
 from recovery.infer.snapshot_contradictions import (
+    SHAPE,
     Contradiction,
     SnapshotDoubts,
     find_contradictions,
     find_end_above_all,
+    find_other_stripes,
     read_end,
 )
 from recovery.infer.solve import PlacedCopies, Solution, solve_problems
@@ -49,7 +51,6 @@ _GRADED: Final = tuple(name for name in tables.GRADED if name != "password")
 _LENGTH: Final = "the same entries; the length as the header of the last one has it"
 _READS_AS: Final = "as the earlier record had it: entries that moved since could not be read"
 _CLOSED_THERE: Final = "closed at the highest entry on a bookie, not left to the recovery of its next reader"
-_SHAPE: Final = "ensemble_size/write_quorum"
 _READS_AS_SHOWN: Final = "as bookies alone show it: the same entries; checks and repairs would count other copies"
 
 
@@ -253,7 +254,9 @@ def _decide(
     if against:
         return _refuse(row, against)
     if stored.state is LedgerState.CLOSED:
-        return _restore_closed(known, ledger, row, record, doubts)
+        restored = _restore_closed(known, ledger, row, record, doubts)
+        other = find_other_stripes(known, ledger, stored)
+        return restored if other is None else _guard(restored, other)
     if is_last and stored.state is LedgerState.OPEN and (left_open := _leave_open(known, ledger, row, record, doubts)):
         return left_open
     is_open, end, length = row.state == LedgerState.OPEN, row.last_entry, row.length
@@ -285,18 +288,18 @@ def _refuse(row: LedgerRow, against: Sequence[Contradiction]) -> LedgerRow:
 
 
 def _guard(restored: LedgerRow, against: Contradiction) -> LedgerRow:
-    """Keep all copies of a ledger if only its length is in doubt; the length that headers show is offered."""
+    """Keep all copies of a ledger if only its length or its shape is in doubt; what bookies show is offered."""
     rows = (*(restored.contradictions or ()), against.row())
     if restored.outcome != "restored":
         return replace(restored, contradictions=rows)
-    length = against.bookies.partition(",")[0]
+    shown, reads_as = against.bookies.partition(",")[0], _LENGTH if against.field == "length" else _READS_AS_SHOWN
     return replace(
         restored,
         outcome="guarded",
         reason=str(Refusal.TWO_HISTORIES),
         reading=str(RecordBasis.LIKELIEST),
         acked_high=None,
-        alternatives=(*restored.alternatives, Alternative("length", length, _LENGTH, 0.0)),
+        alternatives=(*restored.alternatives, Alternative(against.field, shown, reads_as, 0.0)),
         contradictions=rows,
     )
 
@@ -474,8 +477,8 @@ def _list_shown_shape(row: LedgerRow, ensemble: int, write: int) -> tuple[Altern
     """Return a row's alternatives after a change of its shape: the bookies' shape replaces the new one."""
     if row.ensemble_size is None or (row.ensemble_size, row.write_quorum) == (ensemble, write):
         return row.alternatives
-    shown = Alternative(_SHAPE, f"{row.ensemble_size}/{row.write_quorum}", _READS_AS_SHOWN, 0.0)
-    taken = (_SHAPE, f"{ensemble}/{write}")
+    shown = Alternative(SHAPE, f"{row.ensemble_size}/{row.write_quorum}", _READS_AS_SHOWN, 0.0)
+    taken = (SHAPE, f"{ensemble}/{write}")
     return (shown, *(other for other in row.alternatives if (other.field, other.value) != taken))
 
 

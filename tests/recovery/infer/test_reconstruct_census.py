@@ -29,7 +29,6 @@ from tests.recovery.infer.test_search_open_repaired import (
 from tests.simulation import inventories
 from tests.simulation.cluster_judge import ClusterJudge
 from tests.simulation.evidence import Evidence, Reference
-from tests.simulation.histories import PASSWORD
 from tests.simulation.inventories import View
 from tests.simulation.judge import NOTHING, reconstruct_alone
 from tests.simulation.protocol import World, Writer
@@ -335,12 +334,8 @@ def test_an_end_that_a_recovery_found_on_who_had_lost_the_rest_is_listed() -> No
 
     One bookie has all entries, as in ledgers of W = 1, and others the first of them: more holders than W.
     """
-    world = make_world((2, 2, 2), 4)
+    world = make_world((1, 1, 1), 4)
     names = list(world.bookies)
-    for number in range(ORDINARY):
-        single = world.create(ORDINARY + 1 + number, (1, 1, 1), [names[number % 4]], password=PASSWORD)
-        single.write([10] * 12)
-        single.close()
     writer = open_ledger(world, (2, 2, 2), ORDINARY, names[:2])
     world.bookies[names[1]].kill()
     writer.fail(names[:2])

@@ -108,6 +108,9 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
         ("reopened/tight", 61151004, 500),
         ("reopened/tight", 27113026, 500),
         ("denied", 80029, 500),
+        ("tended@contradicting", 84006000, 200),
+        ("clean/tight", 84017001, 500),
+        ("deferred/tight", 84017004, 500),
     ],
 )
 def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: int) -> None:
@@ -117,9 +120,22 @@ def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: in
     A ledger that is guarded for its length alone, and whose end all bookies show. A copy that was deleted where another
     one is served: it hides nothing. A bookie that takes part in no ledger with full copies. Ends below a LAC that a
     recovery found by asking a member that had lost all, where bookies that were replaced have full copies above it.
+    A record of another shape than copies repeat; four full copies taken for stripes, as one bookie is in all ledgers;
+    a full copy of a bookie that was replaced before anything was acknowledged.
     """
     tally = judge.judge(name, seed, ledgers)
     assert not tally.violations, said(tally)
+
+
+def test_a_record_of_another_shape_than_copies_repeat_keeps_all_copies() -> None:
+    """Two bookies repeat 2 of 3 entries, and both have copies: the record, 4/3, is not followed without a word."""
+    lived = judge.live("tended@contradicting", 84006000, 200)
+    rows = judge.reconstruct_alone(lived.inventory, quorums=lived.quorums, evidence=lived.evidence).to_pylist()
+    [row] = [row for row in rows if row["ledger"] == 52]
+    assert (row["outcome"], row["reason"], row["reading"]) == ("guarded", "two_histories", "likeliest")
+    said = [(c["field"], c["earlier"], c["bookies"]) for c in row["contradictions"]]
+    assert said == [("ensemble_size/write_quorum", "4/3", "3/2")]
+    assert ("ensemble_size/write_quorum", "3/2") in [(other["field"], other["value"]) for other in row["alternatives"]]
 
 
 def test_what_a_bookie_collected_that_no_record_names_shows_no_deletion() -> None:

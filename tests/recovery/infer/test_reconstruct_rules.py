@@ -108,6 +108,27 @@ def test_which_shapes_of_the_cluster_are_listed_beside_one_that_is_not_seen(
         assert not len(reconstruct._add_prior_shapes(known, explained_of(known, shapes, 1)).other_ledger)
 
 
+@pytest.mark.parametrize(
+    ("lacs", "other", "listed"),
+    [
+        ({"a": -1, "b": 15, "c": 15}, (2, 2), True),
+        ({"a": -1, "b": 15, "c": 15}, (1, 1), False),
+        ({"a": -1, "b": -1, "c": 15}, (1, 1), True),
+        ({"a": 0, "b": 15, "c": 15}, (2, 2), False),
+        # Nobody of a striped ledger was sent all.
+        ({"a": -1, "b": 15, "c": 15}, (4, 2), False),
+    ],
+)
+def test_who_heard_of_nothing_may_be_one_too_many(lacs: dict[str, int], other: Shape, *, listed: bool) -> None:
+    """It may have been replaced before anything was acknowledged, and have been sent all before that."""
+    held = {name: [*range(17)] for name in lacs}
+    headers = {name: [header(16, lac=lac)] for name, lac in lacs.items()}
+    known = read([held], **headers)
+    shapes = [PriorShape(*shape, 0.5, ShapeSource.CLUSTER) for shape in ((3, 3), other)]
+    made = reconstruct._add_prior_shapes(known, explained_of(known, shapes, other_ledger=NONE, other_shape=NONE))
+    assert made.other_shape.tolist() == [1] * listed
+
+
 LEFTOVER: Final[dict[str, Any]] = {
     "leftover": True, "leftover_first": 5, "leftover_copied": False, "unlisted": False, "weak_end": -1,
 }  # fmt: skip

@@ -54,6 +54,12 @@ def show_shape(held: Held, copied: str) -> tuple[int, int] | None:
     return shown.pop() if len(shown) == 1 else None
 
 
+def count_wider(held: Held, copied: str, members: Sequence[str | None], shares: Sequence[set[int]]) -> int:
+    """Return how many members that wrote have more than the share of their position."""
+    own = [(name, share) for name, share in zip(members, shares, strict=True) if name and name not in copied]
+    return sum(set(held[name]) > share for name, share in own)
+
+
 def fit_by_hand(
     held: Held, copied: str, tolerances: Sequence[int], elsewhere: int
 ) -> list[tuple[int, int, set[tuple[str | None, ...]], bool]]:
@@ -77,6 +83,8 @@ def fit_by_hand(
                 worths[tuple(members)] = 10 * sum(name in copied for name in rows) + exact
         if worths and len(held) - len(wanted) <= sum(name in copied for name in held):
             best = {members for members, worth in worths.items() if worth == max(worths.values())}
+            if any(count_wider(held, copied, members, shares) > 1 for members in best):
+                continue
             extra = sum(map(len, held.values())) - sum(map(len, shares))
             found.append((extra, number, best, shown == (ensemble, write)))
     return found
@@ -161,6 +169,22 @@ def test_the_fewest_copies_left_over_explain_a_ledger(
     assert fitting.shape.tolist() == [-1, number]
     assert (fitting.members[1].tolist(), bool(fitting.sure[1])) == ([number], number == 1)
     assert fitting.alternatives.tolist() == [[1, other] for other in alternatives]
+
+
+@pytest.mark.parametrize(
+    ("held", "copied", "number"),
+    [
+        # Four full copies, one of them made by re-replication: 3/2 names two that wrote and have too much.
+        (dict.fromkeys("abcd", range(9)), "d", -1),
+        (dict.fromkeys("abcd", range(9)), "cd", FIRST),
+        # One that was copied to later need not show it.
+        ({"a": [*range(9)], "b": sorted(share(1, 8, 3, 2)), "c": [*range(9)]}, "c", FIRST),
+    ],
+)
+def test_two_that_wrote_more_than_their_share_show_another_shape(held: Held, copied: str, number: int) -> None:
+    """Of a striped ledger nobody was sent all."""
+    fitting = fit_ensembles(read_copies((held, copied)), np.array([0]), PRIOR[:1], FIRST, [2], 0)
+    assert fitting.shape.tolist() == [number]
 
 
 @pytest.mark.parametrize(

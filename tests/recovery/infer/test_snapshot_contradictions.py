@@ -184,6 +184,45 @@ def test_which_pattern_two_bookies_repeat(
     assert contradictions._read_repeated_shape(known, known.ledger.tolist().index(1)) == shape
 
 
+TENS: Final = [e for e in range(40) if e % 10 != 9]
+"""What copies of 5/2 have in batches of ten."""
+
+
+@pytest.mark.parametrize(
+    ("held", "shape", "segments", "shown"),
+    [
+        # Each third entry is missing: of 3/2, and of no position of 4/3.
+        ({"a": stripes(3, 2)["a"], "b": stripes(3, 2)["b"]}, (4, 3), 1, "3/2"),
+        ({"a": stripes(3, 2)["a"], "b": stripes(3, 2)["b"]}, (3, 3), 1, "3/2"),
+        ({"a": stripes(3, 2)["a"], "b": stripes(3, 2)["b"]}, (3, 2), 1, None),
+        # One entry of three is no share of 3/2.
+        ({"a": stripes(3, 1)["a"], "b": stripes(3, 1)["b"]}, (3, 2), 1, "3/1"),
+        # Where batches end, copies lack what their position is not sent.
+        ({"a": TENS, "b": TENS}, (5, 2), 1, None),
+        ({"a": TENS, "b": TENS}, (5, 4), 1, None),
+        ({"a": TENS, "b": TENS}, (3, 2), 1, "10/9"),
+        # One bookie, two patterns, two runs, or as many as the ensemble may have changed.
+        ({"a": stripes(3, 2)["a"], "b": [*range(30)]}, (4, 3), 1, None),
+        ({"a": stripes(3, 2)["a"], "b": stripes(4, 2)["b"]}, (4, 3), 1, None),
+        ({"a": [0, 1, 3, 4], "b": [0, 1, 3, 4]}, (4, 4), 1, None),
+        ({"a": [0, 1, 3, 4, 6, 7], "b": [0, 1, 3, 4, 6, 7]}, (4, 4), 1, "3/2"),
+        ({"a": [0, 1, 3, 4, 6, 7], "b": [0, 1, 3, 4, 6, 7]}, (4, 4), 2, "3/2"),
+        ({"a": [0, 1, 3, 4, 6, 7], "b": [0, 1, 3, 4, 6, 7]}, (4, 4), 3, None),
+    ],
+)
+def test_holes_in_the_share_of_every_position_are_of_another_shape(
+    held: dict[str, list[int]], shape: tuple[int, int], segments: int, shown: str | None
+) -> None:
+    """Copies have all of their position's share."""
+    headers = {name: [header(max(own), lac=99)] for name, own in held.items()}
+    known = read([{"a": [*range(9)]}, held], **headers)
+    parts = tuple(Segment(first, NAMES[: shape[0]]) for first in range(segments))
+    record = replace(TRUE, ensemble_size=shape[0], write_quorum=shape[1], segments=parts)
+    found = contradictions.find_other_stripes(known, known.ledger.tolist().index(1), record)
+    assert (found and found.bookies) == shown
+    assert found is None or found[1] == f"{shape[0]}/{shape[1]}"
+
+
 @pytest.mark.parametrize(("last", "said"), [(None, []), (48, ["last_entry"]), (49, []), (50, [])])
 def test_an_open_record_is_contradicted_by_an_end_below_its_last_segment(last: int | None, said: list[str]) -> None:
     """Not where bookies show no end."""
