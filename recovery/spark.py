@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, Final
 from recovery.errors import DatasetError, DiskError, InputError, SparkError
 from recovery.process_scope import defer_signals, keep_process_state
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+if TYPE_CHECKING:  # for others' annotations, too: nothing else names PySpark
+    from pyspark.sql import DataFrame as DataFrame  # noqa: PLC0414 - given on
+    from pyspark.sql import SparkSession as SparkSession  # noqa: PLC0414 - given on
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _PACKAGES: Final = ("recovery", "reconcile", "backends")

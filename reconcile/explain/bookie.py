@@ -9,7 +9,8 @@
 Columns of a bucket range in, columns out. Where another bookie has the very same entries, nothing is laid out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from reconcile.rules.sides import ABSENT, unite
 from recovery.model import groups as sequence
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups
+from recovery.model.ids import LedgerId
 
 Ints = npt.NDArray[np.int64]
 
@@ -29,6 +31,35 @@ _RUNS: Final = 1 << 21
 """Runs that are laid out at a time."""
 _PLAIN: Final = ("g_first", "g_last", "g_size", "g_period", "entries")
 _KEYS: Final = list(tables.KEY_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class BookieSides:
+    """What there is of a bookie.
+
+    Attributes:
+        bookie: its id.
+        known: the store has a cookie of it, or records name it.
+        collected: there is an inventory of it.
+        not_collected: other bookies that the store knows, and of which there is none: they may have what only it shows.
+        ledgers: list, as `tables.BOOKIE_LISTS` names them → ledgers.
+        segments: that name it.
+        due: entries that closed ledgers ask of it.
+        held: entries that it has.
+        only: of these, those that nobody else has who was collected.
+        first: list → the first ids.
+    """
+
+    bookie: str
+    known: bool
+    collected: bool
+    not_collected: tuple[str, ...]
+    ledgers: Mapping[str, int]
+    segments: int
+    due: int
+    held: int
+    only: int
+    first: Mapping[str, Sequence[LedgerId]]
 
 
 def see_range(bookie: str, stored: pa.Table, copies: pa.Table) -> pa.Table:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 from reconcile.estimates import EstimatedStep, is_short
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from backends.bookie.client import BookieOptions
     from backends.registry import OpenStore
     from reconcile.stores import Access
+    from recovery.spark import SparkSession
 
 
 class StageProgress(Protocol):

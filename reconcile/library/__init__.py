@@ -28,8 +28,8 @@ from recovery import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
+    from reconcile.check.impact.answer import ImpactAnswer
     from reconcile.deletes.certificate import CertificateCheck
     from reconcile.jobs.archive.read import ReadLedger
     from reconcile.jobs.archive.run import Archived
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from reconcile.jobs.collect.bookie import CollectedBookie
     from reconcile.jobs.context import Context, WireOptions
     from reconcile.jobs.deletes.verify import VerifiedDeletes
-    from reconcile.jobs.impact.question import ImpactAnswer
     from reconcile.jobs.recover import Recovered
     from reconcile.jobs.scrutiny.request import Scrutinized
     from recovery.capture.summary import CaptureSummary
     from recovery.dataset import Dataset
     from recovery.model.ids import LedgerId
+    from recovery.spark import DataFrame, SparkSession
 
 __all__ = [
     "OpenDataset",

@@ -9,7 +9,7 @@ from reconcile.report.pages import make_environment
 from recovery.dataset import Dataset
 
 if TYPE_CHECKING:
-    from reconcile.jobs.diagnose.explain_bookie import BookieSides
+    from reconcile.explain.bookie import BookieSides
 
 WORDS = {
     "named": "records name it",

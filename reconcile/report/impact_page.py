@@ -10,7 +10,7 @@ from reconcile.check.impact.sample import EnsembleMember
 from reconcile.report.pages import make_environment
 
 if TYPE_CHECKING:
-    from reconcile.jobs.impact.question import ImpactAnswer, SetAnswer
+    from reconcile.check.impact.answer import ImpactAnswer, SetAnswer
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from random import Random
 
 import pytest
 
+from reconcile.check.impact.answer import ImpactAnswer
 from reconcile.jobs.impact.check import check_impact
-from reconcile.jobs.impact.question import ImpactAnswer, ImpactRequest, Taken
+from reconcile.jobs.impact.question import ImpactRequest, Taken
 from recovery.dataset import open_dataset
 from tests.support.cluster import Cluster, ClusterError, History
 from tests.support.command import PROGRAM, ROOT

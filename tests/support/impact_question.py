@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from reconcile.check.impact.answer import ImpactAnswer
 from reconcile.cli.output import Output
 from reconcile.jobs.context import Context
 from reconcile.jobs.impact.check import check_impact
-from reconcile.jobs.impact.question import ImpactAnswer, ImpactRequest, Taken
+from reconcile.jobs.impact.question import ImpactRequest, Taken
 from reconcile.stores import NOBODY
 from recovery.dataset import Dataset
 from tests.support.impacts import AT

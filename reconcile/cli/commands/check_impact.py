@@ -47,7 +47,7 @@ from recovery.errors import InputError
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
-    from reconcile.jobs.impact.question import ImpactAnswer
+    from reconcile.check.impact.answer import ImpactAnswer
 
 _LEVELS: Final = [str(level) for level in DomainLevel]
 _MARGINS: Final = [str(DomainLevel.BOOKIE), str(DomainLevel.RACK)]
@@ -183,10 +183,10 @@ def check_impact(
     if source is not None:
         named = tuple(dict.fromkeys([*named, *read_ledger_file(source, scope)]))
     with output.progress("loading what the check needs", "modules"):
+        from reconcile.check.impact.answer import LossStatement
         from reconcile.check.impact.segments.columns import Shape
         from reconcile.check.placement_files import read_placement, read_topology
         from reconcile.jobs.collect.tables import with_tables
-        from reconcile.jobs.impact.cache import LossStatement
         from reconcile.jobs.impact.check import check_impact as run
         from reconcile.jobs.impact.question import ImpactRequest, Taken
         from reconcile.jobs.references import read_references

@@ -10,8 +10,8 @@ from reconcile.words import count_noun, list_names
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
+    from reconcile.explain.bookie import BookieSides
     from reconcile.jobs.collect.cluster import CollectedCluster
-    from reconcile.jobs.diagnose.explain_bookie import BookieSides
     from recovery.bookies.wire_results import BookieResult
 
 _SHOWN: Final = 10

@@ -8,8 +8,8 @@ from reconcile.cli.output import PaintedLine, Span
 from reconcile.words import count_noun, describe_age
 
 if TYPE_CHECKING:
+    from reconcile.check.impact.answer import EvidenceState, ImpactAnswer, SetAnswer
     from reconcile.check.impact.sample import EnsembleMember, SegmentImpact
-    from reconcile.jobs.impact.question import EvidenceState, ImpactAnswer, SetAnswer
 
 WORDS: Final[Mapping[str, str]] = {
     Impact.DATA_LOSS: "entries without any copy that could come back",

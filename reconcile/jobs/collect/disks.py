@@ -15,7 +15,7 @@ from recovery.place import DatasetPlace
 from recovery.spark import over_buckets
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from recovery.spark import SparkSession
 
 _NAMED: Final = 16
 

@@ -31,7 +31,7 @@ from recovery.codecs.store_kind import KINDS, kind_of
 from recovery.spark import find_java, has_executors, java_problem, over_buckets, session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from recovery.spark import SparkSession
 
 DISTRIBUTION: Final = "bkmeta"
 OURS: Final = ("recovery", "reconcile", "backends")

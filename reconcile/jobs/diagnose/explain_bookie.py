@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.clusters import open_inventories
-from reconcile.explain.bookie import see_range
+from reconcile.explain.bookie import BookieSides, see_range
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, connect, throttle
@@ -60,35 +60,6 @@ class BookieRequest:
     inventories: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     out: DatasetPlace | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BookieSides:
-    """What there is of a bookie.
-
-    Attributes:
-        bookie: its id.
-        known: the store has a cookie of it, or records name it.
-        collected: there is an inventory of it.
-        not_collected: other bookies that the store knows, and of which there is none: they may have what only it shows.
-        ledgers: list, as `tables.BOOKIE_LISTS` names them → ledgers.
-        segments: that name it.
-        due: entries that closed ledgers ask of it.
-        held: entries that it has.
-        only: of these, those that nobody else has who was collected.
-        first: list → the first ids.
-    """
-
-    bookie: str
-    known: bool
-    collected: bool
-    not_collected: tuple[str, ...]
-    ledgers: Mapping[str, int]
-    segments: int
-    due: int
-    held: int
-    only: int
-    first: Mapping[str, Sequence[LedgerId]]
 
 
 def explain_bookie(request: BookieRequest, context: Context) -> BookieSides:

@@ -25,6 +25,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.check.impact.answer import LossStatement
 from reconcile.check.scrutiny.evidence_age import Moment
 from reconcile.clusters import is_of_cluster
 from reconcile.deletes.own_root import read_instance_id
@@ -63,16 +64,6 @@ class Captured:
     alive: bool
     is_fresh: bool
     since_txn: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LossStatement:
-    """A person's word that a bookie has lost its data for good."""
-
-    at: str
-    by: str
-    reason: str
-    bookie: str
 
 
 def provide_catalog(uri: str, folder: Path, max_age: timedelta, context: Context) -> Captured:

@@ -23,6 +23,18 @@ import pyarrow.compute as pc
 
 from backends.errors import AccessDeniedError
 from reconcile.check.evidence import CopyEvidence, open_runs
+from reconcile.check.impact.answer import (
+    CacheState,
+    Capacity,
+    EvidenceState,
+    ImpactAnswer,
+    Largest,
+    LossStatement,
+    Quorum,
+    ReplicationState,
+    RunState,
+    SetAnswer,
+)
 from reconcile.check.impact.bookies import BookieColumns, Sets, match_domains, read_bookies
 from reconcile.check.impact.destinations import Destinations, demands_places
 from reconcile.check.impact.hits import NOW, ImpactCluster
@@ -41,24 +53,12 @@ from reconcile.jobs.context import Context, choose_spark, connect, throttle
 from reconcile.jobs.impact.cache import (
     VOTES,
     Captured,
-    LossStatement,
     provide_catalog,
     read_present_nodes,
     read_statements,
     record_statements,
 )
-from reconcile.jobs.impact.question import (
-    CacheState,
-    Capacity,
-    EvidenceState,
-    ImpactAnswer,
-    ImpactRequest,
-    Largest,
-    Quorum,
-    ReplicationState,
-    RunState,
-    SetAnswer,
-)
+from reconcile.jobs.impact.question import ImpactRequest
 from reconcile.references import References
 from reconcile.rules.segments.placement import find_location
 from reconcile.stores import catalog_path, is_live

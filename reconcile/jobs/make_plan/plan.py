@@ -39,7 +39,7 @@ from recovery.place import DatasetPlace, remove_tree
 from recovery.spark import over_buckets
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from recovery.spark import SparkSession
 
 
 def make_plan(

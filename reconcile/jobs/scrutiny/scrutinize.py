@@ -109,9 +109,8 @@ from recovery.place import DatasetPlace, copy_tree, remove_tree, to_place
 from recovery.spark import count_parallel, over_buckets
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from backends.registry import OpenStore
+    from recovery.spark import SparkSession
 
 _OF_COOKIES: Final = ["path", "kind", "created_txn"]
 _SMALL: Final = 10_000

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from reconcile.check.impact.answer import LossStatement
 from reconcile.check.scrutiny.evidence_age import Moment
-from reconcile.jobs.impact.cache import Captured, LossStatement, provide_catalog, read_statements, record_statements
+from reconcile.jobs.impact.cache import Captured, provide_catalog, read_statements, record_statements
 from recovery.errors import InputError
 from tests.support.cases import case_dir
 from tests.support.impact_question import make_context

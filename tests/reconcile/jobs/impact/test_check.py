@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from reconcile.check.impact.answer import LossStatement
 from reconcile.check.impact.names import DomainLevel, ImpactTarget
 from reconcile.check.impact.segments.columns import Shape
 from reconcile.check.impact.system_ledgers import name_kind
 from reconcile.cli.wording.impacts import describe_segment_impact, describe_verdict
 from reconcile.findings.table import FindingRun
 from reconcile.jobs.impact import check
-from reconcile.jobs.impact.cache import Captured, LossStatement
+from reconcile.jobs.impact.cache import Captured
 from reconcile.jobs.impact.question import Taken
 from reconcile.references import References, read
 from reconcile.rules.segments.placement import PlacementPolicy, PlacementSettings

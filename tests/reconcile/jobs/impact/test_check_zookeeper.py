@@ -10,9 +10,10 @@ import pytest
 
 from backends.protocols import Write
 from backends.registry import open_store
+from reconcile.check.impact.answer import ImpactAnswer
 from reconcile.check.impact.names import DomainLevel
 from reconcile.jobs.impact.check import check_impact
-from reconcile.jobs.impact.question import ImpactAnswer, ImpactRequest, Taken
+from reconcile.jobs.impact.question import ImpactRequest, Taken
 from recovery.codecs.ledger_record import encode
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
 from recovery.model.ids import LedgerId
