@@ -1,10 +1,11 @@
 """Findings of bookies: registered and silent ones, and lost ones that the auditor does not know.
 
 BOOKIE_SILENT     a bookie is registered, and answered in no look
-AUDITOR_UNAWARE records name a bookie that is not registered, its ledgers are not marked, and: no bookie is elected
-auditor, or replication is disabled, or the auditor had the time that it waits for a lost bookie; never on etcd
-ALIAS_UNRESOLVED  records name a bookie without a registration and without a cookie in the store SUSPECT_DISK      an
-inventory shows that many files of one folder are damaged, as a failing disk damages them
+AUDITOR_UNAWARE   records name a bookie that is not registered, its ledgers are not marked, and: no bookie is elected
+                  auditor, or replication is disabled, or the auditor had the time that it waits for a lost bookie;
+                  never on etcd
+ALIAS_UNRESOLVED  records name a bookie without a registration and without a cookie in the store
+SUSPECT_DISK      an inventory shows that many files of one folder are damaged, as a failing disk damages them
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

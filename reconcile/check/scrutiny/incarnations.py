@@ -174,13 +174,9 @@ def find_wiped(
             wiped.append(Wiped(bookie, cookie, cookie, other, BY_COOKIE, begun))
         elif txn is not None and seen.asked >= MANY and not seen.holding:
             wiped.append(Wiped(bookie, txn + 1, cookie, other, EMPTY, begun))
-        elif earlier_wipe is not None and seen.older:
+        elif cookie is not None and earlier_wipe is not None and seen.older:
             # Its cookie is new, as after a restore of the store, and it has some of its data again.
-            wiped.append(
-                Wiped(
-                    bookie, cookie or earlier_wipe.before_txn, cookie, other, earlier_wipe.evidence, earlier_wipe.since
-                )
-            )
+            wiped.append(Wiped(bookie, cookie, cookie, other, earlier_wipe.evidence, earlier_wipe.since))
     return wiped
 
 

@@ -1,5 +1,6 @@
 """Which bookies lost their data: by their cookies, by having nothing, and as long as their ledgers are not repaired."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -108,6 +109,11 @@ def test_a_bookie_that_was_wiped_again_lost_what_it_had_got_since_then_too() -> 
     """Its cookie is another one than the wiped bookie had, and it has nothing older than that: it is known anew."""
     [found] = find_wiped({"bk1": Traces(older=1, asked=1)}, {"bk1": 400}, {}, {"bk1": KNOWN}, 500, AT)
     assert (found.before_txn, found.cookie_txn, found.since) == (400, 400, AT)
+    # With some of its data back it is the loss that was known; with nothing older to ask for there is none.
+    some = Traces(older=2, older_held=1, asked=2, holding=1)
+    [passed_on] = find_wiped({"bk1": some}, {"bk1": 400}, {}, {"bk1": KNOWN}, 500, AT)
+    assert passed_on == Wiped("bk1", 400, 400, None, BY_COOKIE, EARLIER)
+    assert find_wiped({"bk1": Traces(asked=5, holding=5)}, {"bk1": 400}, {}, {"bk1": KNOWN}, 500, AT) == []
 
 
 def test_what_tells_no_transaction_shows_no_wiped_bookie() -> None:
@@ -139,6 +145,13 @@ def test_the_finding_says_since_when_and_how_much_is_left() -> None:
     assert (found.subject, found.bookies, found.unknowns) == ("bk1", ["bk1"], ["the content of its old disks"])
     assert said["of these, ledgers that it lacks entries of"] == "2"
     assert said["seen like this since"] == EARLIER.isoformat(timespec="seconds")
+    cookies = [(one.side, one.value) for one in found.statements if one.field == "cookie made in transaction"]
+    assert cookies == [("earlier", 3), ("store", 100)]
+    assert said["of these, not asked for in this run"] == "1"
+    [other] = list_changed([replace(KNOWN, earlier_cookie_txn=None)], {"bk1": Traces(older=5)})
+    fields = [(one.side, one.field) for one in other.statements]
+    assert ("earlier", "cookie made in transaction") not in fields
+    assert ("bookies", "of these, not asked for in this run") not in fields
 
 
 def test_cookies_are_read_from_their_own_nodes() -> None:
