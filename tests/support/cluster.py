@@ -3,15 +3,18 @@
 What a cluster holds is kept in the form of a case's `truth.json`, so that one judge (acid.py) serves both.
 """
 
+import atexit
 import base64
 import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from select import select
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -68,10 +71,86 @@ def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-class Cluster:
-    """The JVM and what it runs; files lie in `home`, and cookies are relative to it. Ends with the `with` block.
+class _Machine:
+    """A JVM with the driver, in a folder of links: relative paths lead to the home of the cluster that runs in it.
 
-    What the JVM logs goes to `<home>.log`.
+    What a cluster made it load and compile serves the next one, which takes half the CPU then.
+    """
+
+    def __init__(self, class_path: str, options: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="bkmeta-jvm-"))
+        self.uses = 0
+        with (self._folder / ".log").open("w") as log:
+            self._jvm = subprocess.Popen(
+                ["java", *JVM, *options, "-cp", class_path, "Driver"],
+                cwd=self._folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, **environment},
+            )
+        atexit.register(self.kill)
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._jvm.pid
+
+    def ask(self, op: str, arguments: Mapping[str, Any], patience_s: float | None = None) -> dict[str, Any]:
+        """Return the driver's answer; an empty one if the JVM ended, or does not answer in time."""
+        if self._jvm.stdin is None or self._jvm.stdout is None:
+            raise AssertionError("opened with pipes")
+        try:
+            self._jvm.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
+            self._jvm.stdin.flush()
+        except BrokenPipeError:
+            return {}
+        ready, _, _ = select([self._jvm.stdout], [], [], patience_s)
+        answer: dict[str, Any] = json.loads((ready and self._jvm.stdout.readline()) or "{}")
+        return answer
+
+    def link(self, home: Path, names: Iterable[str]) -> None:
+        """Let relative paths lead below `home`."""
+        for name in {Path(name).parts[0] for name in names if not Path(name).is_absolute()}:
+            (home / name).mkdir(exist_ok=True)
+            if not (self._folder / name).is_symlink():
+                (self._folder / name).symlink_to(home / name)
+
+    def clear(self) -> bool:
+        """End what runs in it; tell whether it may serve another cluster."""
+        if self.ask("end", {}, _PATIENCE_S).get("result") is not True:
+            return False
+        for link in self._folder.iterdir():
+            if link.is_symlink():
+                link.unlink()
+        self.uses += 1
+        return self.uses < _MOST_USES
+
+    def end(self) -> None:
+        """Let it end by itself."""
+        self._jvm.communicate()
+        self.kill()
+
+    def kill(self) -> None:
+        """End it, and all that runs in it."""
+        atexit.unregister(self.kill)
+        self._jvm.kill()
+        if self._jvm.returncode is None:
+            self._jvm.communicate()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+_MOST_USES: Final = 8
+"""Bookies leave some of their memory behind."""
+_PATIENCE_S: Final = 60.0
+_idle: Final[list[_Machine]] = []
+
+
+class Cluster:
+    """A cluster in a JVM; files lie in `home`, and cookies are relative to it. Ends with the `with` block.
+
+    What the JVM logs goes to `<home>.log`. It is the JVM of an earlier one, where both have no options of their own.
     """
 
     def __init__(
@@ -82,21 +161,19 @@ class Cluster:
         options: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        class_path = class_path or jars.class_path()
         home.mkdir(parents=True, exist_ok=True)
-        self.home = home
+        self.home = home.absolute()
         self.zookeeper = ""
         self._started: dict[int, Bookie] = {}
-        self._log = home.with_name(f"{home.name}.log").open("w")
-        self._jvm = subprocess.Popen(
-            ["java", *JVM, *options, "-cp", class_path, "Driver"],
-            cwd=home,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            env={**os.environ, **(environment or {})},
+        self._is_over = False
+        self._is_kept = not (class_path or options or environment)
+        self._machine = (
+            _idle.pop()
+            if self._is_kept and _idle
+            else _Machine(class_path or jars.class_path(), options, environment or {})
         )
+        self._log = self.home.with_name(f"{home.name}.log")
+        self("begin", log=str(self._log))
 
     def __enter__(self) -> Self:
         return self
@@ -104,19 +181,22 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Nothing in the cluster is worth an orderly end.
-        self._jvm.kill()
-        self._jvm.communicate()
-        self._log.close()
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._is_kept and error is None and self._machine.clear():
+            _idle.append(self._machine)
+        else:
+            self._machine.kill()
 
     def end(self) -> None:
         """Let the JVM end by itself."""
-        self._jvm.communicate()
+        self._machine.end()
 
     @property
     def pid(self) -> int:
         """The JVM's process."""
-        return self._jvm.pid
+        return self._machine.pid
 
     def __call__(self, op: str, **arguments: Any) -> Any:
         """Do one operation of the driver and return its result.
@@ -125,26 +205,24 @@ class Cluster:
             ClientHangsError: what was asked of the client has no end.
             ClusterError: with the error's class and message as Java gave them.
         """
-        if self._jvm.stdin is None or self._jvm.stdout is None:
-            raise AssertionError("opened with pipes")
-        self._jvm.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
-        self._jvm.stdin.flush()
-        line = self._jvm.stdout.readline()
-        if not line:
-            raise ClusterError(f"{op}: the JVM ended, see {self._log.name}")
-        answer = json.loads(line)
+        answer = self._machine.ask(op, arguments)
+        if not answer:
+            raise ClusterError(f"{op}: the JVM ended, see {self._log}")
         if "error" in answer:
+            self._is_kept = False  # a bookie that did not start may have left threads
             raise (ClientHangsError if answer.get("hangs") else ClusterError)(f"{op}: {answer['error']}")
         return answer["result"]
 
     def start_zookeeper(self, folder: str, root: str) -> None:
         """Start ZooKeeper on its data folder; `zookeeper` is then its address."""
+        self._machine.link(self.home, [folder])
         port: int = self("zk_start", folder=folder, root=root)
         self.zookeeper = f"127.0.0.1:{port}"
 
     def start(self, bookie: Bookie) -> None:
         """Start a bookie as BookKeeper's own main program does, cookies checked."""
         self._started[bookie.n] = bookie
+        self._machine.link(self.home, [*bookie.journals, *bookie.ledgers, *(bookie.indexes or ())])
         self(
             "bookie_start",
             n=bookie.n,

@@ -3,6 +3,7 @@
 import base64
 import importlib.util
 import json
+import os
 import socket
 import subprocess
 import tempfile
@@ -53,7 +54,10 @@ class EtcdServer:
         alone = ("--initial-advertise-peer-urls", peer, "--initial-cluster", f"one={peer}")
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [program("etcd"), *where, *ports, *alone, *self._options], stdout=log, stderr=subprocess.STDOUT
+                [program("etcd"), *where, *ports, *alone, *self._options],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "GOMAXPROCS": "1"},  # several wait for work in vain, which costs as much
             )
         for _ in range(int(ANSWER_S / 0.05)):
             if _answers(port):

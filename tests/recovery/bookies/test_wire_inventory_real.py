@@ -101,13 +101,13 @@ class Running:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Hold the whole JVM as SIGSTOP does, from when all its threads have noticed."""
-        threads = Path(f"/proc/{self.cluster._jvm.pid}/task")
-        os.kill(self.cluster._jvm.pid, signal.SIGSTOP)
+        threads = Path(f"/proc/{self.cluster.pid}/task")
+        os.kill(self.cluster.pid, signal.SIGSTOP)
         try:
             until(lambda: all(") T " in t.joinpath("stat").read_text() for t in threads.iterdir()), "all threads stop")
             yield
         finally:
-            os.kill(self.cluster._jvm.pid, signal.SIGCONT)
+            os.kill(self.cluster.pid, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,11 @@ import io.netty.channel.Channel;
 import io.netty.channel.EventLoop;
 import io.netty.channel.group.ChannelGroup;
 import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
@@ -89,6 +92,7 @@ public final class Driver {
         "db", "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage");
     /** What keeps the ports of bookies from other tests, as long as this process lives. */
     private static final List<DatagramSocket> CLAIMS = new ArrayList<>();
+    private static final Log LOG = new Log();
     /** Milliseconds that no test lasts: what happens on its own after this long never happens. */
     private static final int NEVER = 24 * 3600 * 1000;
 
@@ -110,6 +114,30 @@ public final class Driver {
     private final Map<String, LedgerHandle> readers = new HashMap<>();
     /** Ledgers whose last entry that was sent is not the last one that is confirmed, although all were answered. */
     private final Set<Long> unordered = new HashSet<>();
+
+    /** What is logged, to the file of the cluster that runs. */
+    private static final class Log extends OutputStream {
+        private static final OutputStream OWN = new FileOutputStream(FileDescriptor.err);
+        private volatile OutputStream to = OWN;
+
+        void goTo(OutputStream next) throws IOException {
+            OutputStream old = to;
+            to = next;
+            if (old != OWN) {
+                old.close();
+            }
+        }
+
+        @Override
+        public void write(int octet) throws IOException {
+            to.write(octet);
+        }
+
+        @Override
+        public void write(byte[] octets, int first, int length) throws IOException {
+            to.write(octets, first, length);
+        }
+    }
 
     // ------------------------------------------------------------------ ZooKeeper
 
@@ -274,6 +302,36 @@ public final class Driver {
                 throw new IllegalStateException(e);
             }
         }
+    }
+
+    /**
+     * Ends all that runs in this process; tells whether another cluster may begin in it. A collector of garbage may outlive
+     * its bookie: it asks a store that is gone, again and again.
+     */
+    private boolean end() throws Exception {
+        for (int n : muted) {
+            server(n).resumeProcessing();
+        }
+        for (BookKeeper each : placed.values()) {
+            each.close();
+        }
+        if (client != null) {
+            client.close();
+        }
+        for (int n : List.copyOf(bookies.keySet())) {
+            bookieStop(n);
+        }
+        if (zk != null) {
+            zk.close();
+            zkPort.shutdown();
+            zkServer.shutdown();
+        }
+        CLAIMS.forEach(DatagramSocket::close);
+        CLAIMS.clear();
+        Placement.INSTEAD.clear();
+        LOG.goTo(Log.OWN);
+        return Thread.getAllStackTraces().keySet().stream()
+            .noneMatch(thread -> thread.getName().startsWith("GarbageCollector"));
     }
 
     private boolean bookieStop(int n) {
@@ -867,6 +925,11 @@ public final class Driver {
 
     private Object answer(JsonNode a) throws Exception {
         switch (a.get("op").asText()) {
+            case "begin":
+                LOG.goTo(new FileOutputStream(a.get("log").asText()));
+                return true;
+            case "end":
+                return end();
             case "zk_start":
                 return zkStart(Path.of(a.get("folder").asText()), a.get("root").asText());
             case "etcd":
@@ -978,13 +1041,16 @@ public final class Driver {
     /** Answers until stdin ends, so a parent that dies takes the cluster with it. */
     public static void main(String[] args) throws Exception {
         PrintStream answers = System.out;
+        System.setErr(new PrintStream(LOG, true));
         System.setOut(System.err);
         Driver driver = new Driver();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             Map<String, Object> answer = new LinkedHashMap<>();
             try {
-                answer.put("result", driver.answer(JSON.readTree(line)));
+                JsonNode asked = JSON.readTree(line);
+                answer.put("result", driver.answer(asked));
+                driver = asked.get("op").asText().equals("end") ? new Driver() : driver;
             } catch (Exception e) {
                 e.printStackTrace();
                 answer.put("error", e.toString());
