@@ -44,7 +44,7 @@ for version in "$@"; do
     uv sync -q --project .. --frozen --all-extras --python "$python"
     cd ..
     "$work/$version-dev/bin/python" -m pytest -q -n 2 --dist loadscope --hypothesis-profile fast -p no:cacheprovider \
-      -m "not real and not spark and not long" | tail -n 15
+      -m "not real and not spark" | tail -n 15
   ) &
   wait $! || { status=1 && say "$version: failed"; }
   rm -rf "${work:?}/$version" "$work/$version-dev"

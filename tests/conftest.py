@@ -16,7 +16,8 @@ __all__ = ["etcd_server", "zookeeper_server"]
 # How long an example takes says more about what else the machine does than about the code.
 # The same examples each time: what changes from run to run is for scripts/soak, where someone looks into what it finds.
 SOAKED = any(name.startswith("BKMETA_SOAK_") for name in os.environ)
-settings.register_profile("bkmeta", deadline=None, derandomize=not SOAKED, max_examples=100 if SOAKED else 60)
+EXAMPLES = int(os.environ.get("BKMETA_SOAK_EXAMPLES", "30"))
+settings.register_profile("bkmeta", deadline=None, derandomize=not SOAKED, max_examples=EXAMPLES)
 settings.register_profile("fast", settings.get_profile("bkmeta"), max_examples=10)
 settings.load_profile("bkmeta")
 

@@ -23,7 +23,7 @@ from tests.support.cases import cache_home, case_dir, truth
 from tests.support.etcd_server import EtcdServer
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long, pytest.mark.real, pytest.mark.timeout(1200)]
 
 CASE: Final = "c09"
 """Bookies of both kinds: one with RocksDB."""

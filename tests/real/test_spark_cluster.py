@@ -24,6 +24,7 @@ from tests.support.spark_cluster import SparkCluster, spark_cluster
 from tests.support.waiting import until
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(os.geteuid() != 0, reason="hosts that see other folders need the right to mount"),

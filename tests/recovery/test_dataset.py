@@ -58,7 +58,7 @@ def small_spills(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset, "_SPILL_ROWS", 40)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(
     batches=st.lists(st.lists(st.integers(0, 2**63 - 1), unique=True, min_size=1, max_size=60), min_size=1, max_size=4)
 )
@@ -286,7 +286,7 @@ def test_files_that_were_written_before_blocks_were_hashed_are_hashed_whole(tmp_
 @given(
     st.binary(min_size=1, max_size=9000), st.lists(st.tuples(st.integers(0, 9000), st.integers(-1, 9000)), max_size=9)
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.usefixtures("small_blocks")
 def test_a_verified_file_reads_as_the_file(content: bytes, places: list[tuple[int, int]]) -> None:
     """From any place, any length: the same bytes as from the file itself."""

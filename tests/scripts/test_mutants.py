@@ -11,6 +11,8 @@ from scripts.mutants.changes import mutants
 from scripts.mutants.results import Outcome, hash_test, load_results, save_tried
 from scripts.mutants.session import Work
 
+pytestmark = pytest.mark.long
+
 JUDGE: Final = '''"""Judges."""
 
 import functools

@@ -4,13 +4,15 @@ from random import Random
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.model.metadata import LedgerState
 from tests.simulation import histories, inventories, judge
 from tests.simulation.profiles import CLASSES
 from tests.simulation.protocol import BATCH, Record, World, Writer
+
+pytestmark = pytest.mark.long
 
 NAMES: Final = tuple(f"b{n}" for n in range(9))
 _shapes = st.integers(1, 5).flatmap(
@@ -47,7 +49,6 @@ def check_acknowledged(world: World, record: Record, last: int) -> None:
         assert len(own & set(holders(world, 1, entry))) >= record.ack
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 1 << 32), _shapes, st.integers(0, 40))
 def test_what_is_acknowledged_is_stored(seed: int, shape: tuple[int, int, int], many: int) -> None:
     """Acknowledged entries are on A bookies of their write sets; a header's LAC is below its entry, and was true."""
@@ -65,7 +66,6 @@ def test_what_is_acknowledged_is_stored(seed: int, shape: tuple[int, int, int], 
     assert all(len(set(members)) == shape[0] for _, members in writer.record.segments)
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 1 << 32), _shapes, st.integers(0, 40), st.booleans())
 def test_a_closed_ledger_ends_where_its_writer_was_told(
     seed: int, shape: tuple[int, int, int], many: int, waits: bool
@@ -81,7 +81,6 @@ def test_a_closed_ledger_ends_where_its_writer_was_told(
     assert record.length == sum(record.sizes[e] for e in range(writer.lac + 1))
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 1 << 32), _shapes, st.integers(0, 40))
 def test_a_recovery_loses_nothing_acknowledged(seed: int, shape: tuple[int, int, int], many: int) -> None:
     """With all bookies there, a recovery in any order of answers ends at or above what was acknowledged, on all W."""
@@ -99,7 +98,6 @@ def test_a_recovery_loses_nothing_acknowledged(seed: int, shape: tuple[int, int,
             assert not writer.deliver(name)
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 1 << 32), _shapes, st.integers(1, 80))
 def test_a_repair_gives_all_that_a_position_needs(seed: int, shape: tuple[int, int, int], many: int) -> None:
     """After a repair the new bookie has every entry of the position, batches of others' beside them, and a late LAC."""

@@ -5,7 +5,7 @@ import tempfile
 from typing import Final
 
 import pyarrow as pa
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends.errors import CorruptStoreError
@@ -41,7 +41,6 @@ def test_any_bytes_are_keys_or_a_named_error(raw: bytes) -> None:
     read(raw)
 
 
-@settings(max_examples=40)
 @given(mangled(SNAPSHOT))
 @example(SNAPSHOT[:PAGE])
 @example(SNAPSHOT[:-PAGE])
@@ -53,7 +52,6 @@ def test_broken_real_bytes_are_never_believed(raw: bytes) -> None:
         assert point.gaps or any("write-ahead log" in note for note in point.notes)
 
 
-@settings(max_examples=40)
 @given(mangled(SNAPSHOT[:-32]))
 def test_broken_pages_under_a_right_sum_are_read_as_far_as_they_go(raw: bytes) -> None:
     """Also where the sum says that all is well no bytes make the reader fail or go on for ever."""

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends.errors import BackendError, CorruptStoreError, UnsupportedStoreError
@@ -82,7 +82,6 @@ def _below(change: Callable[[Path], None]) -> Callable[[Path], None]:
     return lambda copy: change(copy / "version-2")
 
 
-@settings(max_examples=50)
 @given(st.sampled_from(SNAPSHOTS).flatmap(lambda path: st.tuples(st.just(path.name), mangled(path.read_bytes()))))
 def test_any_snapshot_is_nodes_or_damage(case: tuple[str, bytes]) -> None:
     """A mangled snapshot is read up to its damage, which has a place; an unharmed one has none."""
@@ -150,7 +149,6 @@ def test_any_payload_is_a_transaction_or_not(raw: bytes) -> None:
     assert refused is None or (0 <= refused.at <= len(raw) and refused.problem)
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_a_folder_with_one_mangled_file_still_answers(data: st.DataObject) -> None:
     """Whichever file of a folder is hit, the store shows a point in time with its gaps, or says that it cannot."""
@@ -162,7 +160,6 @@ def test_a_folder_with_one_mangled_file_still_answers(data: st.DataObject) -> No
     _with(folder, lambda copy: _put(copy / "version-2" / name, raw), at)
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_right_checksums_over_odd_content(data: st.DataObject) -> None:
     """Content that no server writes is damage or a gap, too, where its checksums are right."""

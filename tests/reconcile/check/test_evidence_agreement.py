@@ -31,6 +31,8 @@ from tests.support.impact_question import ask, make_context
 from tests.support.impacts import AT
 from tests.support.inventories import fill_row
 
+pytestmark = pytest.mark.long
+
 LEDGERS = int(os.environ.get("BKMETA_SOAK_AGREEMENT", "100"))
 SEED = os.environ.get("BKMETA_SOAK_SEED", "1")
 Missing = set[tuple[int, str, int]]

@@ -1,6 +1,6 @@
 """Listing names finds exactly the ledgers whose keys these are, in every layout, whatever stands beside them."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.protocols import Write
@@ -15,7 +15,6 @@ NUMBERS = st.one_of(
 SCOPED = st.builds(LedgerId, st.integers(1, 3), st.integers(-2, 2))
 
 
-@settings(max_examples=40)  # each opens its own threads
 @given(st.sampled_from(list(Layout)), st.sets(NUMBERS, max_size=12), st.sets(SCOPED, max_size=3), st.booleans())
 def test_what_was_put_is_listed(layout: Layout, numbers: set[int], scoped: set[LedgerId], strays: bool) -> None:
     """Every ledger that has a key is listed once; special nodes and names that are no ledger's never are."""

@@ -19,6 +19,8 @@ import pytest
 from reconcile.cli.journald import JournalHandler, encode_entry
 from tests.support.command import PATIENCE_S, environment, process
 
+pytestmark = pytest.mark.long
+
 
 class Journal:
     """A socket at a path, and entries that came."""

@@ -24,7 +24,7 @@ from tests.simulation.row_truth import PASSWORDS
 
 pytestmark = pytest.mark.long
 
-COUNT: Final = int(os.environ.get("BKMETA_SOAK_DECISIONS", "50"))
+COUNT: Final = int(os.environ.get("BKMETA_SOAK_DECISIONS", "25"))
 """Histories of each class with each kind of evidence."""
 CLASSES: Final = ("clean", "short", "reopened", "rereplicated", "wiped", "deleted", "reused", "mixed")
 KINDS: Final = ("now", "stale", "lacking", "references", "both", "deletions", "elsewhere", "counter")

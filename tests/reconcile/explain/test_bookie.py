@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.explain import bookie as rule
@@ -27,7 +27,6 @@ def ledgers(draw: st.DrawFn) -> Ledger:
     return Ledger(write, 1, last, segments, held)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(ledgers(), min_size=1, max_size=4), st.sampled_from([1, 7, 1 << 21]))
 def test_any_cluster(made: list[Ledger], runs: int) -> None:
     """Segments, entries due, held and held alone, of every ledger that has to do with the bookie; of no other."""

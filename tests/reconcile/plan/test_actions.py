@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.compare import outcomes
@@ -128,7 +128,6 @@ def test_a_hold_is_exactly_the_form_that_was_seen_to_lose_nothing() -> None:
     assert dict(records[3][1].custom) == {holds.HOLD_MARK: b"two_keys"}
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 2**63 - 1), unique=True, min_size=1, max_size=30), st.data())
 def test_every_ledger_gets_one_action_at_its_key_in_a_unique_order(ids: list[int], data: st.DataObject) -> None:
     """Restored and held rows mixed in any way: each at its own key, sequence numbers unique and inside their phase."""

@@ -32,6 +32,8 @@ from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import clock
 
+pytestmark = pytest.mark.long
+
 ROOT = "/ledgers"
 SEGMENTS = [(0, ["b1", "b2", "b3"])]
 

@@ -25,6 +25,8 @@ from recovery.model.ids import LedgerId
 from tests.support.command import run
 from tests.support.plan_folder import Ledger, write_plan
 
+pytestmark = pytest.mark.long
+
 NAMES = ("b1", "b2", "b3")
 LEDGERS = (
     *(Ledger(n, [(0, NAMES)], last=n, length=10 * n, owner=f"topic-{n}") for n in range(1, 60)),

@@ -32,6 +32,8 @@ from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import clock
 
+pytestmark = pytest.mark.long
+
 SEGMENTS = [(0, ["b1", "b2", "b3"])]
 RECORD = LedgerMetadata(
     3, 3, 2, 2, LedgerState.CLOSED, 9, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b"pw", creator_token=0

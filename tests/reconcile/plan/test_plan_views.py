@@ -31,6 +31,8 @@ from recovery.model.ids import BUCKETS, LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.plan_folder import Ledger, write_plan
 
+pytestmark = pytest.mark.long
+
 NAMES = ("b1", "b2", "b3")
 SECRET = b"hunter2"
 LEDGERS = (

@@ -20,6 +20,8 @@ from tests.support.findings import finding
 from tests.support.inventories import write_inventory
 from tests.support.plan_folder import Ledger, write_plan
 
+pytestmark = pytest.mark.long
+
 AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTILE: Final = '"><script>alert(1)</script>\u202e\x1b[2J&amp;'
 VERDICT: Final = "of very many words " * 50 + "to its end"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.rules.segments import copies as rule
@@ -20,6 +20,8 @@ from recovery.model import tables
 from recovery.model.groups import group_entries, to_arrow
 from recovery.model.ids import buckets
 from tests.support.inventories import fill_row
+
+pytestmark = pytest.mark.long
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 BOOKIES = [f"bk{n}" for n in range(6)]
@@ -231,7 +233,6 @@ def test_a_second_failure_softens_nothing(ledgers: list[Ledger], silent: set[str
 
 
 @given(st.lists(ledgers_of_any_kind(), max_size=4), st.sets(st.sampled_from(BOOKIES), max_size=2))
-@settings(max_examples=400)
 def test_copies_are_judged_as_entry_by_entry(ledgers: list[Ledger], dark: set[str]) -> None:
     """Faults, their entries, the copies of the worst one, and what stays undecided."""
     require_equal(ledgers, dark)
@@ -263,7 +264,6 @@ def list_write_set(ledger: Ledger, entry: int) -> set[str]:
 
 
 @given(samples_of_any_kind())
-@settings(max_examples=300)
 def test_entries_that_were_asked_for_are_judged_one_by_one(sampled: tuple[Ledger, dict[str, set[int]]]) -> None:
     """What a bookie was not asked for may be there; what it lacks is missing; coverage counts what it said."""
     ledger, asked = sampled

@@ -115,4 +115,4 @@ class Scheduling(RuleBasedStateMachine):
 
 
 TestScheduling = Scheduling.TestCase
-TestScheduling.settings = settings(max_examples=40, stateful_step_count=40)
+TestScheduling.settings = settings(stateful_step_count=40)

@@ -21,7 +21,7 @@ from tests.support.service import REAL_PROGRAM, ask, fetch, make_context, write_
 from tests.support.spark_cluster import SparkCluster, spark_cluster
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.real, pytest.mark.spark, pytest.mark.timeout(600)]
 
 JOBS: Final = (
     '[jobs.scrutinize]\nevery = "300d"\nretry = "1s"\narguments = ["--wire", "--recheck-after", "1s"]\n'

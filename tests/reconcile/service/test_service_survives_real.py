@@ -40,7 +40,7 @@ from tests.support.service import (
 from tests.support.waiting import until
 from tests.support.zookeeper_server import ZooKeeperServer
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.long, pytest.mark.real]
 
 RUNS: Final = int(os.environ.get("BKMETA_SOAK_RUNS", "15"))
 OUTAGE_S: Final = 60.0 * float(os.environ.get("BKMETA_SOAK_OUTAGE", "0"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.errors import UnavailableError
@@ -25,6 +25,8 @@ from recovery.codecs.replication_lock import encode_guard, encode_reuse
 from tests.support.failing_stores import CrashError, Fault, FaultyStore
 from tests.support.memory_store import MemoryStore
 from tests.support.plans import action, clock, plan_of, restore_of, state_of
+
+pytestmark = pytest.mark.long
 
 ROOT = "/ledgers"
 BATCH = 4
@@ -208,7 +210,6 @@ plans = st.builds(
 )
 
 
-@settings(max_examples=150)
 @given(plans, held_keys, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3)), max_size=4))
 def test_any_plan_killed_any_number_of_times(
     table: pa.Table, held: list[tuple[str, bytes]], deaths: list[tuple[int, int]]

@@ -32,7 +32,7 @@ from tests.support.zookeeper_server import ZooKeeperServer
 _ROOTS = itertools.count()
 KILLS = int(os.environ.get("BKMETA_SOAK_KILLS", "10"))
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.long, pytest.mark.real]
 
 WORKER = """
     import sys

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.errors import JournalError
@@ -55,7 +55,6 @@ def test_each_line_is_json(tmp_path: Path) -> None:
     assert [json.loads(line)["n"] for line in lines] == list(range(6))
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_a_changed_byte_is_seen(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Whatever byte of it is changed, removed or added: it is altered, or torn at its very end, never believed."""
@@ -252,7 +251,6 @@ def test_a_reason_stands_in_the_journal(tmp_path: Path) -> None:
     assert [run.reason for run in told.runs] == [record.fields.get("reason") for record in records]
 
 
-@settings(max_examples=50)
 @given(
     keys=st.lists(
         st.one_of(st.text(max_size=12), st.sampled_from(['[7,"remove",', ',[8,"create","x', '\\"],[9,"hold",', "[1,"])),

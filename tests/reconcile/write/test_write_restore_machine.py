@@ -15,6 +15,8 @@ from reconcile.write.freezing import freeze
 from tests.support.memory_store import MemoryStore
 from tests.support.restores import Schedule
 
+pytestmark = pytest.mark.long
+
 SCHEDULES: Final = int(os.environ.get("BKMETA_SOAK_SCHEDULES", "250"))
 ROOT: Final = "/ledgers"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.bookies.disk_reader import BookieDisks, open_disks
@@ -150,7 +150,6 @@ def test_folders_of_somebody_else_are_refused(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=40)
 def test_no_bytes_make_it_serve_what_is_not_there(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

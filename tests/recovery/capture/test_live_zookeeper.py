@@ -29,7 +29,7 @@ from tests.support.failing_stores import Proxy
 from tests.support.plans import clock
 from tests.support.zookeeper_server import ZooKeeperServer, _jars, ensemble
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.long, pytest.mark.real]
 
 _ROOTS = itertools.count()
 COUNT = 30_000

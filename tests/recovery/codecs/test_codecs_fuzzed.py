@@ -9,6 +9,8 @@ import pytest
 from tests.support.fuzzing import fuzz
 from tests.support.parsers import PARSERS
 
+pytestmark = pytest.mark.long
+
 COUNT: Final = int(os.environ.get("BKMETA_SOAK_FUZZ", "4000"))
 """Inputs for each parser."""
 _FULL: Final = 100_000

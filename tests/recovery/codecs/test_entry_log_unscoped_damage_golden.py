@@ -4,12 +4,16 @@ import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator
 
+import pytest
+
 from recovery.codecs import entry_log, journal
 from recovery.codecs.entry_log import EntryAt
 from recovery.codecs.journal import JournalEntry
 from recovery.errors import Damage
 from tests.support import bookie_files
 from tests.support.cases import NAMES
+
+pytestmark = pytest.mark.long
 
 SEED = 7
 MANGLED = 12

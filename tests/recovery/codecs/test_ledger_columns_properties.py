@@ -1,7 +1,7 @@
 """Columns of many records, read at once where they are of the usual form, say what the record codec says of each."""
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.codecs import ledger_columns, ledger_metadata
@@ -27,7 +27,6 @@ def damaged(draw: st.DrawFn, raw: bytes) -> bytes:
 
 
 @given(st.lists(ledgers(), max_size=5), st.data())
-@settings(max_examples=150)
 def test_many_at_once_say_what_each_alone_says(metadata: list[LedgerMetadata], data: st.DataObject) -> None:
     """Records of every format, damaged ones and bytes that are none between them, in any order and as a slice."""
     raws: list[bytes | None] = [data.draw(damaged(ledger_metadata.encode(one))) for one in metadata]

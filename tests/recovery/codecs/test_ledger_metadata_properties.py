@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pyarrow as pa
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from recovery.codecs import ledger_metadata as codec
@@ -107,7 +107,6 @@ def test_any_bytes_are_a_record_or_a_named_error(raw: bytes) -> None:
 
 
 @given(ledgers(), st.data())
-@settings(max_examples=150)
 def test_a_changed_record_never_passes_in_silence(metadata: LedgerMetadata, data: st.DataObject) -> None:
     """Cut or changed anywhere, a record is refused, or re-encodes to its bytes, or says what is odd about it."""
     raw = bytearray(codec.encode(metadata))

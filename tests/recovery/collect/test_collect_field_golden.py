@@ -14,6 +14,8 @@ from tests.simulation.bookie_dir import INSTANCE, BookieDir, make_bookie, write_
 from tests.support.cases import DATA
 from tests.support.collecting import look
 
+pytestmark = pytest.mark.long
+
 TRUE_INSTANCE: Final = "803cad5e-abe7-4714-905c-a69ee58ab195"
 EDITED_INSTANCE: Final = "52088892-8876-4c1c-b6fa-cf00e487d985"
 FIELD: Final = DATA / "field"

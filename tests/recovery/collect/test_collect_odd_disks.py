@@ -26,6 +26,8 @@ from tests.simulation.bookie_dir import (
 )
 from tests.support.collecting import Row, Seen, look
 
+pytestmark = pytest.mark.long
+
 JOURNAL = 0x18BCFE56801
 
 

@@ -26,6 +26,8 @@ from tests.recovery.collect.test_pipeline_golden import BOOKIES, held, options
 from tests.support.cases import case_dir, operator, truth
 from tests.support.collecting import Row
 
+pytestmark = pytest.mark.long
+
 SOUND = [pair for pair in BOOKIES if pair[1] == 1]
 """One bookie of each case."""
 SORTED, INTERLEAVED, DB = ("c01-clean-sorted", 1), ("c02-clean-interleaved", 0), ("c03-clean-db", 1)

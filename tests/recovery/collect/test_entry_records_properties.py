@@ -27,7 +27,7 @@ SEEN: Counter[str] = Counter()
 """What became of entries, over all examples."""
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.randoms(use_true_random=False),
     st.lists(st.tuples(st.integers(0, COUNT - 1), st.integers(0, 60), st.integers(0, 255)), max_size=8),

@@ -42,6 +42,8 @@ from tests.support.bookie_files import index_files as bookie_index_files
 from tests.support.cases import NAMES, cache_home
 from tests.support.collecting import look
 
+pytestmark = pytest.mark.long
+
 BLOCK = 4096
 
 

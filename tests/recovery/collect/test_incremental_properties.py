@@ -315,7 +315,7 @@ def require_same(one: Path, other: Path) -> None:
     assert copies.equals(others), (copies.to_pylist(), others.to_pylist())
 
 
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=not SOAKED, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, derandomize=not SOAKED, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 32), st.lists(STEPS, min_size=1, max_size=3), st.booleans(), st.booleans())
 @example(0, [[], []], False, True)
 def test_what_is_taken_over_is_what_would_be_read(
@@ -325,7 +325,7 @@ def test_what_is_taken_over_is_what_would_be_read(
     require_chain(World, seed, between, small=small, knows=knows)
 
 
-@settings(max_examples=EXAMPLES // 2, deadline=None, derandomize=not SOAKED, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES // 2, derandomize=not SOAKED, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 32), st.lists(STEPS, min_size=1, max_size=3), st.booleans())
 @example(0, [[], ["write"], ["delete"], []], True)
 def test_what_is_taken_over_of_databases_is_what_would_be_read(

@@ -16,7 +16,7 @@ from recovery.dataset import open_dataset
 from tests.recovery.collect.test_pipeline_golden import held
 from tests.support.cluster import Bookie, Cluster, encoded
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.long, pytest.mark.real]
 
 ROOT: Final = "/ledgers"
 STORAGES: Final = ("interleaved", "sorted", "db")

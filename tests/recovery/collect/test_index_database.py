@@ -14,6 +14,8 @@ from tests.simulation import bookie_dir
 from tests.simulation.bookie_dir import BookieDir, make_bookie, write_log
 from tests.support.collecting import look
 
+pytestmark = pytest.mark.long
+
 HELD: Mapping[int, Sequence[int]] = {4: [0, 1, 2], 5: [0, 2, 4], 7: [0]}
 
 

@@ -95,7 +95,7 @@ def taken(logs: RecordFiles, pieces: Sequence[IndexPiece | Block], *, every: boo
     return [found.groups.all(), found.heads.all(), found.facts.all(), found.dangling.all(), known]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(bookies(), st.booleans(), st.integers(61, 300))
 def test_blocks_are_confirmed_like_rows(bookie: tuple[dict[int, bytes], list[Ledger]], every: bool, batch: int) -> None:
     """Whatever dangles, however a ledger is cut, blocks and rows mixed: the same groups, headers and dangling slots."""
@@ -112,7 +112,7 @@ def test_blocks_are_confirmed_like_rows(bookie: tuple[dict[int, bytes], list[Led
         assert taken(logs, pieces, every=every, batch=batch) == by_rows
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(HELD, st.integers(0, 400)), min_size=1, max_size=4), st.integers(0, 7), st.data())
 def test_large_files_are_read_as_the_codec_reads_them(
     parts: list[tuple[Ints, int]], more: int, data: st.DataObject

@@ -89,7 +89,7 @@ def flat(scan: Scan, raw: bytes, *, one_by_one: bool) -> list[object]:
     ],
     ids=["log", "journal-6", "journal-3"],
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_many_at_a_time_are_one_by_one(encode: Callable[[list[bytes]], bytes], scan: Scan, data: st.DataObject) -> None:
     """Whole or mangled, a log or a journal: the same records, the same special records, the same damage."""
@@ -100,7 +100,7 @@ def test_many_at_a_time_are_one_by_one(encode: Callable[[list[bytes]], bytes], s
     assert quickly == slowly
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=400), st.integers(0, 40), st.booleans(), st.booleans())
 def test_looking_ahead_takes_any_bytes(raw: bytes, at: int, scoped: bool, sure: bool) -> None:
     """Any bytes at any place: entries that lie inside and follow each other, or nothing."""

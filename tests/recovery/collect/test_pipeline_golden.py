@@ -20,6 +20,8 @@ from recovery.model.groups import expand, from_arrow
 from recovery.model.metadata import DIGEST_SIZES, Digest
 from tests.support.cases import NAMES, case_dir, operator, truth
 
+pytestmark = pytest.mark.long
+
 Collected = Callable[[str, int], tuple[CollectSummary, Dataset]]
 
 BOOKIES = [(name, n) for name in NAMES for n, bookie in enumerate(truth(name)["bookies"]) if bookie["present"]]

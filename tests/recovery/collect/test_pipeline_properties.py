@@ -140,7 +140,7 @@ def test_entries_come_in_slices(pairs: set[tuple[int, int]], limit: int) -> None
     assert found == sorted(pairs)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.lists(st.tuples(st.integers(-5, 300), st.integers().map(lambda n: n % 1000)), max_size=30), max_size=6)
 )
@@ -169,7 +169,6 @@ HEADS = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -220,7 +219,6 @@ HELD: Mapping[int, Sequence[int]] = {5: [0, 1, 2, 3], 6: [1, 3, 5], 300: [0]}
 UNFLUSHED = (5, 4)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_no_bytes_stop_a_collection_and_nothing_is_lost_in_silence(data: st.DataObject) -> None:
     """Any file of a bookie changed in any way: the run ends, index rows invent nothing, a loss has its damage.

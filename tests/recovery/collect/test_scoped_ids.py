@@ -20,6 +20,8 @@ from tests.simulation.bookie_dir import BookieDir
 from tests.simulation.bookie_dir_scoped import Held, Storage, make_scoped_bookie
 from tests.support.collecting import Row, Seen, look
 
+pytestmark = pytest.mark.long
+
 STORAGES: Sequence[Storage] = get_args(Storage)
 LOW = 12_345
 FULL = LedgerId(-1, -1)

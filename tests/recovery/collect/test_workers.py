@@ -17,6 +17,8 @@ from tests.recovery.collect.test_pipeline_golden import options
 from tests.support.bookie_files import index_files
 from tests.support.cases import case_dir
 
+pytestmark = pytest.mark.long
+
 CASES = ("c02-clean-interleaved", "c04-ensemble-changes", "c06-rereplicated")
 DATABASES = ("c03-clean-db", "c09-mixed-db-sorted")
 LATER = timedelta(minutes=10)

@@ -25,6 +25,8 @@ from tests.simulation.bookie_dir import make_bookie
 from tests.support.command import PATIENCE_S
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 FILE_SIZE = 9216 + 100
 """Bytes of an index file, and a margin: that much later is the next byte due only when two processes have read one."""
 

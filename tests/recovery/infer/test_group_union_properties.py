@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.infer.group_union import unite_groups
@@ -21,7 +21,6 @@ _sets = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     st.lists(st.tuples(_sets, st.sampled_from(["cut", "scattered", "doubled"]), st.integers(0, 1 << 30)), max_size=4)
 )

@@ -6,7 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support import command, paths
+
+pytestmark = pytest.mark.long
 
 PEAK_MB = 700
 """Of one process, libraries and what it made its inventories with included; the largest of the three takes 450."""

@@ -36,6 +36,8 @@ from tests.simulation.protocol import World, Writer
 from tests.simulation.row_truth import PASSWORDS
 from tests.simulation.simulator import copy_row
 
+pytestmark = pytest.mark.long
+
 
 def make_repaired(shape: Shape, count: int, silent: Sequence[str] = ()) -> tuple[World, Writer]:
     """Return a cluster with an open ledger whose closed segment auto-recovery copied; the dead bookie is back."""

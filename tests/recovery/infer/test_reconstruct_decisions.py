@@ -20,6 +20,8 @@ from tests.simulation.row_truth import PASSWORDS
 from tests.support import decided_ledgers
 from tests.support.decided_ledgers import Cluster
 
+pytestmark = pytest.mark.long
+
 FILE: Final = Path(__file__).with_name("decisions.jsonl")
 
 

@@ -25,6 +25,8 @@ from recovery.model.ids import buckets
 from recovery.model.metadata import Digest
 from tests.support.cases import NAMES, case_dir, operator, truth
 
+pytestmark = pytest.mark.long
+
 CLEAN: Final = ("c01-clean-sorted", "c02-clean-interleaved", "c03-clean-db")
 
 Row = dict[str, Any]

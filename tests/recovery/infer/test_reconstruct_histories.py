@@ -23,7 +23,7 @@ from tests.simulation.tally import Tally
 
 pytestmark = pytest.mark.long
 
-COUNT: Final = int(os.environ.get("BKMETA_SOAK_HISTORIES", "30"))
+COUNT: Final = int(os.environ.get("BKMETA_SOAK_HISTORIES", "15"))
 """Histories of each class, and of each class with each scan a third of it."""
 FIRST: Final = int(os.environ.get("BKMETA_SOAK_SEED", "0"))
 """Seed of the first cluster: `scripts/soak` draws another one each time. Violations name theirs."""

@@ -13,6 +13,8 @@ from tests.recovery.infer.test_reconstruct_histories import FIRST, said
 from tests.simulation import judge
 from tests.simulation.nasty import NASTY
 
+pytestmark = pytest.mark.long
+
 COUNT: Final = int(os.environ.get("BKMETA_SOAK_NASTY", "120"))
 """Ledgers of each history, and of each with each policy a third of it."""
 ENOUGH: Final = 120

@@ -122,7 +122,7 @@ def test_what_is_accepted_is_sound() -> None:
     assert accepted > HISTORIES // 3
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 1 << 32), st.sampled_from(SHAPES))
 def test_an_unharmed_ledger_of_one_segment_is_restored(seed: int, shape: tuple[int, int]) -> None:
     """If its shape is known, it is accepted, in one segment, with each entry's true write set."""
@@ -136,7 +136,7 @@ def test_an_unharmed_ledger_of_one_segment_is_restored(seed: int, shape: tuple[i
             assert set(members_at(row, entry)) == set(past.write_set(entry))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 1 << 32), st.sampled_from(SHAPES))
 def test_an_unharmed_ledger_with_changes_far_apart_is_restored(seed: int, shape: tuple[int, int]) -> None:
     """If its shape is known, it is accepted; without an overhang, with each entry's true write set."""
@@ -153,7 +153,7 @@ def test_an_unharmed_ledger_with_changes_far_apart_is_restored(seed: int, shape:
             assert set(members_at(row, entry)) == set(past.write_set(entry))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 1 << 32), st.integers(1, 7))
 def test_any_changes_without_overhang_are_restored_where_all_have_all(seed: int, size: int) -> None:
     """With W = E, changes may come every fourth entry and bookies come back: each entry's true copies are named."""
@@ -170,7 +170,7 @@ def test_any_changes_without_overhang_are_restored_where_all_have_all(seed: int,
             assert set(members_at(row, entry)) == set(past.write_set(entry))
 
 
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 @given(st.integers(0, 1 << 32))
 def test_what_is_called_certain_is_certain_with_bookies_unseen(seed: int) -> None:
     """Where acknowledged entries are said to end, they end, though bookies were not scanned, or only in part."""
@@ -203,7 +203,7 @@ def test_what_is_called_certain_is_certain_with_bookies_unseen(seed: int) -> Non
             assert row["reason"] not in ("hole", "ragged_tail", "too_few_positions", "not_from_zero")
 
 
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(st.integers(0, 1 << 32))
 @example(seed=6097)
 def test_order_and_division_of_rows_do_not_matter(seed: int) -> None:
@@ -227,7 +227,7 @@ def test_order_and_division_of_rows_do_not_matter(seed: int) -> None:
     assert list(zip(*key, strict=True)) == sorted(zip(*key, strict=True))
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(0, 1 << 32))
 def test_counted_shapes_add_up(seed: int) -> None:
     """Counts of two halves of a cluster are the counts of the whole, also by way of JSON and pickles."""
@@ -290,7 +290,6 @@ def entries_of(groups: list[dict[str, int]]) -> set[int]:
     }
 
 
-@settings(deadline=None, max_examples=80)
 @given(st.lists(_row, max_size=12), st.lists(st.sampled_from(SHAPES), max_size=4), st.booleans())
 def test_any_rows_end_in_one_row_a_ledger(rows: list[Row], shapes: list[tuple[int, int]], clean: bool) -> None:
     """Whatever the inventory says, there is one row a ledger, in bounded time; what is accepted is sound."""

@@ -24,6 +24,8 @@ from tests.simulation.protocol import World, Writer
 from tests.simulation.row_truth import PASSWORDS, is_within
 from tests.simulation.tally import Tally
 
+pytestmark = pytest.mark.long
+
 SHAPES: Final = ((3, 3, 2), (3, 2, 2), (2, 2, 2), (3, 2, 1), (4, 3, 2))
 ORDINARY: Final = 40
 """Closed ledgers beside those that are looked at: they show the shapes of the cluster, and which bookies kept all."""

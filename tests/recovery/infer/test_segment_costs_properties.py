@@ -15,6 +15,8 @@ from recovery.infer.copies import Ints
 from recovery.model.groups import group_entries
 from tests.simulation import simulator
 
+pytestmark = pytest.mark.long
+
 ENTRIES = 40
 
 

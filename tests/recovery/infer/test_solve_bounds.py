@@ -17,6 +17,8 @@ from recovery.model import tables
 from recovery.model.groups import KeyedGroups
 from tests.simulation import simulator
 
+pytestmark = pytest.mark.long
+
 SHAPES: Final = ((3, 2), (5, 3), (3, 3))
 PRIOR: Final = Prior(tuple(PriorShape(*shape, 1 / len(SHAPES), ShapeSource.CLUSTER) for shape in SHAPES))
 OTHERS: Final = 7

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.errors import InputError
@@ -32,7 +32,6 @@ def _look(name: str, content: bytes) -> FileReport | None:
 
 
 @given(st.sampled_from(NAMES), st.sampled_from(FRONTS), st.binary(max_size=2000))
-@settings(max_examples=150)
 def test_any_bytes_are_read_or_refused(name: str, front: bytes, rest: bytes) -> None:
     """No content of a file ends the program otherwise."""
     found = _look(name, front + rest)
@@ -40,7 +39,6 @@ def test_any_bytes_are_read_or_refused(name: str, front: bytes, rest: bytes) -> 
 
 
 @given(st.data())
-@settings(max_examples=60)
 def test_a_real_file_with_a_few_other_bytes_is_still_read(data: st.DataObject) -> None:
     """Bytes overwritten or cut off anywhere in a real file cost what they hit, never the program."""
     bookie = cases.case_dir("c01") / "bookies" / "b0"

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.codecs import entry_log, journal
@@ -43,7 +43,6 @@ def test_any_bytes_are_accounted_for_once(name: str, front: bytes, rest: bytes, 
     _account(name, front + bytes(zeros) + rest)
 
 
-@settings(max_examples=50)
 @given(st.data(), WRITTEN, st.booleans())
 def test_mangled_files_are_accounted_for_once(data: st.DataObject, written: list[bytes], with_map: bool) -> None:
     """The same of logs and journals with bytes overwritten, cut out or doubled."""
@@ -53,7 +52,6 @@ def test_mangled_files_are_accounted_for_once(data: st.DataObject, written: list
     _account(whole[0], data.draw(mangled(whole[1])))
 
 
-@settings(max_examples=50)
 @given(WRITTEN, st.data())
 def test_an_active_log_that_was_killed_at_any_byte_is_explained(written: list[bytes], data: st.DataObject) -> None:
     """Also one that ends inside its header, or inside a record."""
@@ -62,7 +60,6 @@ def test_an_active_log_that_was_killed_at_any_byte_is_explained(written: list[by
     assert found.is_whole
 
 
-@settings(max_examples=50)
 @given(WRITTEN, st.sampled_from([2, 3, 4, 5, 6]), st.data())
 def test_a_journal_that_was_killed_at_any_byte_is_explained(
     written: list[bytes], version: int, data: st.DataObject

@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.errors import FormatError
@@ -115,7 +115,6 @@ def test_entries_that_come_twice_count_once(lists: list[set[int]]) -> None:
     assert rows(groups.group_entries(np.repeat(entries, 2), np.repeat(key, 2))) == rows(held(lists))
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(entry_sets(), entry_sets(), entry_sets()), max_size=4))
 def test_a_union_is_that_of_the_sets(lists: list[tuple[set[int], set[int], set[int]]]) -> None:
     """Joining any number of lists key by key is joining the sets; of one list it changes nothing."""
@@ -124,7 +123,6 @@ def test_a_union_is_that_of_the_sets(lists: list[tuple[set[int], set[int], set[i
     assert rows(groups.union(parts[0])) == rows(parts[0])
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(entry_sets(), entry_sets()), max_size=4))
 def test_a_difference_is_that_of_the_sets(lists: list[tuple[set[int], set[int]]]) -> None:
     """Taking one list away from another key by key is taking away the set."""
@@ -235,7 +233,6 @@ def test_any_bytes_are_groups_or_a_named_error(raw: bytes) -> None:
 # Arrow
 
 
-@settings(max_examples=50)
 @given(LISTS)
 def test_a_column_comes_back(lists: list[set[int]]) -> None:
     """One row a list, empty ones too; also from a slice and from chunks."""

@@ -28,6 +28,8 @@ from tests.support.inventories import write_inventory
 from tests.support.memory_store import MemoryStore
 from tests.support.plan_folder import Ledger, write_plan
 
+pytestmark = pytest.mark.long
+
 URI: Final = "zk+hierarchical://h:1/ledgers"
 BOOKIES: Final = ("b1:3181", "b2:3181", "b3:3181")
 LEDGERS: Final = range(60)

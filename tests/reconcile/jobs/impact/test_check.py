@@ -30,6 +30,8 @@ from tests.support.impact_question import ask, list_impacts
 from tests.support.impacts import AT, write_catalog
 from tests.support.inventories import write_inventory
 
+pytestmark = pytest.mark.long
+
 BOOKIES = tuple(f"bk{number}:3181" for number in range(1, 9))
 A, B, C, D, E, F, G, H = BOOKIES
 RACKS = {A: "/x/r1", B: "/x/r1", C: "/x/r2", D: "/x/r2", E: "/y/r3", F: "/y/r3", G: "/y/r4", H: "/y/r4"}

@@ -68,7 +68,7 @@ PACE_S = 60.0 if SOAK else 0.0
 """Seconds from the begin of a scrutiny to that of the next one, at least."""
 FIRST, MOST = (120, 300) if SOAK else (30, 80)
 """Closed ledgers to begin with, and from which on each new one costs an old one."""
-pytestmark = [pytest.mark.real, pytest.mark.timeout(420 + 90 * MINUTES)]
+pytestmark = [pytest.mark.long, pytest.mark.real, pytest.mark.timeout(420 + 90 * MINUTES)]
 
 
 class Load:

@@ -21,7 +21,7 @@ from tests.support.cluster import Bookie, Cluster, ClusterError, encoded
 from tests.support.command import run
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.long, pytest.mark.real]
 
 ROOT: Final = "/ledgers"
 AUTH: Final = ("tool", "secret")
