@@ -260,7 +260,7 @@ class PlanBinding:
     instance_ids: tuple[str, ...] = ()
     layout: str | None = None
     root: str = ""
-    bookies: tuple[tuple[str, str | None], ...] = ()
+    bookies: tuple[tuple[str, int | None], ...] = ()
     cookies_held_back: bool = False
     made: str | None = None
     inputs: tuple[InputDataset, ...] | None = None
