@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml  # type: ignore[import-untyped] # no types come with it
 
+from reconcile.cli.rescue.hosts import Host, Transport
+from reconcile.cli.rescue.transports import make_command
 from reconcile.service.api.metrics import format_service
 from reconcile.service.config import read_config
 from reconcile.service.runs import schedule
@@ -163,6 +166,34 @@ def test_the_manifest_that_collects_runs_a_command_that_is_there() -> None:
     check_words(line.replace('"', "").split())
     for mount in re.findall(r"- \{name: (?:conf|journal|ledgers), mountPath: .*\}", text):
         assert "readOnly: true" in mount
+
+
+def test_the_manifest_that_collects_claims_runs_a_command_that_is_there() -> None:
+    """It mounts what the bookie owns for reading only, claims too, and gets no token."""
+    job = yaml.safe_load((KUBERNETES / "collect-claims.yaml").read_text(encoding="utf-8"))["spec"]["template"]["spec"]
+    [container] = job["containers"]
+    [line] = re.findall(r"(?m)^(bkmeta collect .*) \|\| code=", container["args"][0])
+    check_words(line.replace('"', "").split())
+    own = [mount for mount in container["volumeMounts"] if mount["mountPath"].startswith(("/bookie/", "/bookkeeper/"))]
+    assert [mount["readOnly"] for mount in own] == [True] * 3
+    names = {mount["name"] for mount in own}
+    claims = [volume for volume in job["volumes"] if volume["name"] in names and "persistentVolumeClaim" in volume]
+    assert [volume["persistentVolumeClaim"]["readOnly"] for volume in claims] == [True] * 2
+    assert job["automountServiceAccountToken"] is False
+
+
+def test_rescue_may_find_pods_and_run_scripts_in_those_that_are_named() -> None:
+    """It calls `kubectl exec` and nothing else: a right more would be one too many."""
+    role, binding = yaml.safe_load_all((KUBERNETES / "rescue.yaml").read_text(encoding="utf-8"))
+    rules = {resource: rule for rule in role["rules"] for resource in rule["resources"]}
+    assert {name: sorted(rule["verbs"]) for name, rule in rules.items()} == {
+        "pods": ["get"],
+        "pods/exec": ["create", "get"],
+    }
+    assert rules["pods/exec"]["resourceNames"]
+    assert (role["kind"], binding["roleRef"]["name"]) == ("Role", role["metadata"]["name"])
+    command = make_command(Host("bk1", Transport.KUBECTL, "pulsar/bk-0/bookie", ""), "true")
+    assert command[:4] == ["kubectl", "-n", "pulsar", "exec"]
 
 
 @pytest.mark.parametrize(("code", "ends"), [(0, 0), (1, 1), (2, 2), (3, 0), (4, 0), (143, 143)])

@@ -1,347 +1,248 @@
-"""Four disasters, each ended by one command and at most five answers, on real bookies, over ssh on loopback.
+"""`rescue` on real bookies and ZooKeeper: disasters that one command and at most five answers end, over real ssh.
 
-What comes back is what the single commands give of copies of the same disks, byte for byte, and nothing is lost.
-`scripts/soak rescue` kills the rescue, cuts connections and lets hosts crash, at random, and comes to the same end.
+How it waits, goes on and refuses; topics; a second person. The tests are in the order that takes few clusters: what
+lives, what is stopped and comes back, and at last what is harmed. `scripts/soak rescue` lets them fail in the middle.
 """
 
+import hashlib
 import json
-import os
-import random
+import re
 import shutil
-import signal
-import subprocess
-import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
-import psutil
 import pytest
 
+from reconcile.plan.views.open_points import count_unopened
+from reconcile.plan.views.topics import list_topics_back
+from recovery.codecs.managed_ledger import encode_cursor
 from recovery.dataset import open_dataset
-from tests.support.acid import write_set
-from tests.support.bookie_processes import BookieProcess
+from scripts.walkthrough import wipe
+from tests.reconcile.jobs.undelete.test_topics import make_schema
+from tests.reconcile.test_references_pulsar import topic as make_topic
 from tests.support.cases import truth
-from tests.support.command import process, started
+from tests.support.command import call, process, started
+from tests.support.rescue_disasters import (
+    ledgers_were_deleted,
+    require_rescued,
+    store_bookie_and_folder_are_gone,
+    store_was_put_back,
+)
 from tests.support.rescues import (
     CASE,
     ROOT,
-    Site,
+    SharedSite,
     SshServer,
     count_read,
     name_host,
     read_all,
-    run_single_commands,
-    site_on_etcd,
     site_on_zookeeper,
     ssh_server,
     write_ledger,
     zookeeper_client,
 )
+from tests.support.signing import make_person
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
-RUNS: Final = int(os.environ.get("BKMETA_SOAK_RESCUE", "0"))
-BASE: Final = int(os.environ.get("BKMETA_SOAK_SEED", "0"))
-FAULTS: Final = 12
-"""Faults of one run, at most: then it is left alone."""
-ANSWERS: Final = 5
-"""A rescue asks for no more than these."""
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSite]:
+    """One cluster for all tests of this module, as far as each brings it back."""
+    made = SharedSite(site_on_zookeeper, tmp_path_factory.mktemp("clusters"))
+    yield made
+    made.close()
 
 
-@dataclass(frozen=True)
-class Disaster:
-    """What happened to a cluster.
-
-    Attributes:
-        site: the cluster.
-        answers: recorded; of what is not here the same is asked again.
-        records: ledger → record that must be back, byte for byte.
-        check: reads every entry that must be there, and what else this disaster promises.
-        ends: exit codes of a rescue that came to its end.
-        hosts: host → its bookie; None: of the host only the connections end.
-    """
-
-    site: Site
-    answers: Mapping[str, str]
-    records: Mapping[int, bytes]
-    check: Callable[[], None]
-    ends: frozenset[int] = frozenset({0})
-    hosts: Mapping[str, BookieProcess | None] | None = None
+@pytest.fixture(scope="module")
+def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    """A real sshd, by which all hosts are reached."""
+    with ssh_server(tmp_path_factory.mktemp("sshd") / "ssh") as server:
+        yield server
 
 
-Happen = Callable[[Path], AbstractContextManager[Disaster]]
-
-
-@contextmanager
-def store_is_emptied(work: Path) -> Iterator[Disaster]:
-    """All disks are there, and ZooKeeper's own files tell who emptied it."""
-    with site_on_zookeeper(work) as site:
-        session = empty_store(site)
-        records = run_single_commands(site, "--snapshot", site.work / "home" / "zookeeper")
-
-        def check() -> None:
-            good, total = read_all(site)
-            assert good == total
-
-        yield Disaster(site, {f"session {session}": "mistake", "confirm": "any"}, records, check)
-
-
-@contextmanager
-def store_bookie_and_folder_are_gone(work: Path) -> Iterator[Disaster]:
-    """The store is empty, one bookie's disks and a folder of another's are gone; there is yesterday's capture."""
-    with site_on_zookeeper(work) as site:
-        site.has_files, yesterday, home = False, site.work / "yesterday", site.work / "home"
-        captured = process("capture", "--metadata", site.uri, "--out", yesterday)
-        assert captured.code == 0, captured.err
-        site.incident += f"\nsnapshots = [{json.dumps(str(yesterday))}]"
-        add_password(site)
-        members = [bookie.bookie.id for bookie in site.bookies[:2]]
-        younger = [write_ledger(site.cluster, 2, members=members, entries=7) for _ in range(3)]
-        empty_store(site)
-        part, gone = site.bookies[2], site.bookies[3]
-        for bookie in (part, gone):
-            bookie.kill()
-        shutil.rmtree(home / "bookies" / "b3")
-        folder = part.bookie.ledgers[0]
-        (home / folder).rename(site.work / "away")
-        lost = ("--lost", gone.bookie.id, "--lost", f"{part.bookie.id}={folder}")
-        records = run_single_commands(site, "--snapshot", yesterday, *lost)
-        answers = {"bookies off": "off", "disks of host3": "gone", f"folder {folder} of host2": "gone"}
-        answers |= {"id of host3": gone.bookie.id, "confirm": "any", "wire read": "yes"}
-
-        def check() -> None:
-            # Whose disks are gone is asked, and by the capture recommended: of four bookies three are there.
-            named = tomllib.loads((site.out / "incident.toml").read_text())["lost"]
-            assert named == [gone.bookie.id, f"{part.bookie.id}={folder}"]
-            assert [count_read(site.cluster, ledger) for ledger in younger] == [7] * 3
-            kept = set(members)
-            promised = sum(
-                bool(write_set(row, entry) & kept)
-                for row in truth(CASE)["ledgers"]
-                if row["state"] == "CLOSED"
-                for entry in range(len(row["entries"]))
-            )
-            good, total = read_all(site)
-            assert total > good >= promised
-
-        hosts = {name_host(bookie.bookie.n): bookie for bookie in site.bookies[:2]}
-        yield Disaster(site, answers, records, check, frozenset({0, 3}), hosts)
-
-
-@contextmanager
-def store_was_put_back(work: Path) -> Iterator[Disaster]:
-    """The store is an older copy, and has given ids out again; of what was only in the later one no log tells."""
-    with site_on_zookeeper(work) as site:
-        site.has_files = False
-        add_password(site)
-        ids = [bookie.bookie.id for bookie in site.bookies]
-        reused = [write_ledger(site.cluster, 2, members=ids[:2], entries=count) for count in (9, 8)]
-        later = write_ledger(site.cluster, 2, members=ids[2:4], entries=7)
-        rows = site.cluster.ledgers()
-        site.cluster("zk_wipe", paths=[rows[ledger]["path"] for ledger in (*reused, later)])
-        for ledger in reused:
-            write_ledger(site.cluster, 2, members=ids[2:4], entries=3, id=ledger)
-        records = run_single_commands(site)
-        assert set(records) == {later}
-        answers = {"kind": "lost", "older ledgers": "export", "quorums": "unknown", "confirm": "any"}
-
-        def check() -> None:
-            for host in ("host0", "host1"):
-                saved = [path for path in (site.out / "older" / host).rglob("*") if path.is_file()]
-                assert {ledger for ledger in reused if any(f"{ledger}" in path.name for path in saved)} == set(reused)
-            record = site.read_record()
-            assert record["answers"]["older ledgers"]["question"].startswith("2 ids of two ledgers")
-            assert record["phases"]["decide"]["ended"] < record["phases"]["start"]["ended"]
-            assert [count_read(site.cluster, ledger) for ledger in (*reused, later)] == [3, 3, 7]
-            good, total = read_all(site)
-            assert good == total
-
-        yield Disaster(site, answers, records, check)
-
-
-@contextmanager
-def ledgers_were_deleted(work: Path) -> Iterator[Disaster]:
-    """One session deleted a hundred ledgers of a cluster that lives."""
-    with site_on_zookeeper(work) as site:
-        written = [write_ledger(site.cluster, 2, entries=2) for _ in range(100)]
-        rows = site.cluster.ledgers()
-        before = {ledger: rows[ledger]["path"] for ledger in written}
+def test_a_topic_comes_back_with_its_ledgers(shared: SharedSite, tmp_path: Path) -> None:
+    """Of a store that is whole: its record, subscription, schema and policies, and only its ledgers, byte for byte."""
+    with shared.lend(tmp_path) as site:
+        rows = [row for row in truth(CASE)["ledgers"] if row["state"] == "CLOSED" and row["entries"]][:4]
+        ledgers = [row["ledger"] for row in rows]
         with zookeeper_client(site) as client:
-            records = {ledger: client.get(path)[0] for ledger, path in before.items()}
-            for path in before.values():
+            nodes = {
+                "/admin/policies/shop": b'{"adminRoles":["ann"]}',
+                "/admin/policies/shop/orders": b'{"replication_clusters":["c1"]}',
+                "/managed-ledgers/shop/orders/persistent/new": make_topic(*ledgers[:3]),
+                "/managed-ledgers/shop/orders/persistent/new/reader": encode_cursor(ledgers[0]),
+                "/schemas/shop/orders/new": make_schema(ledgers[3]),
+            }
+            for path, value in nodes.items():
+                client.ensure_path(path)
+                client.set(path, value)
+            before = nodes | {row["path"]: client.get(row["path"])[0] for row in rows}
+            other = next(
+                row for row in truth(CASE)["ledgers"] if row["state"] == "CLOSED" and row["ledger"] not in ledgers
+            )
+            record = client.get(other["path"])[0]
+            for path in sorted((*before, other["path"]), key=len, reverse=True):
                 client.delete(path)
-            session = f"0x{client.client_id[0]:x}"
-        answers = {"kind": "deletes", "freeze": "freeze", f"session {session}": "mistake", "confirm": "any"}
-
-        def check() -> None:
-            record = site.read_record()
-            assert "deleted 100 ledgers" in record["answers"][f"session {session}"]["question"]
-            seconds = [row["seconds"] for row in record["commands"] if row["command"].startswith("bkmeta undelete")]
-            print(f"undelete of 100 ledgers: {seconds} s")  # noqa: T201 - a soak shows its figures
-            assert [count_read(site.cluster, ledger) for ledger in written] == [2] * 100
-            # Nothing was stopped.
-            assert all(psutil.Process(item.pid).status() != psutil.STATUS_STOPPED for item in site.bookies)
-            good, total = read_all(site)
-            assert good == total
-
-        yield Disaster(site, answers, records, check, hosts={"zk1.example": None})
-
-
-@contextmanager
-def etcd_is_gone(work: Path) -> Iterator[Disaster]:
-    """The data of etcd are gone; there is yesterday's snapshot, and ledgers came after it."""
-    with site_on_etcd(work) as (site, server):
-        add_password(site)
-        snapshot, written = work / "yesterday.db", []
-        for number in range(8):
-            if number == 4:
-                server.etcdctl("snapshot", "save", str(snapshot))
-            written.append(write_ledger(site.cluster, 3 if number % 2 else 2))
-        server.kill()
-        shutil.rmtree(server.data)
-        server.start()
-        site.incident += f"\nsnapshots = [{json.dumps(str(snapshot))}]"
-        records = run_single_commands(site, "--snapshot", snapshot)
-        assert set(written) <= set(records)
-
-        def check() -> None:
-            assert [count_read(site.cluster, ledger) for ledger in written] == [12] * 8
-            assert "freeze" not in [row["command"].split()[1] for row in site.read_record()["commands"]]
-
-        yield Disaster(site, {"confirm": "any", "quorums": "unknown"}, records, check)
+        unlike = site.rescue(topic="persistent://shop/orders/old", answers={"freeze": "freeze"})
+        assert (unlike.code, "no history has" in unlike.result["verdict"]) == (5, True), unlike.out
+        assert "end the freeze: BKMETA_ZK_AUTH_FILE=" in unlike.result["verdict"]
+        done = site.rescue(topic="persistent://shop/orders/new", answers={"confirm": "any"})
+        assert done.code == 0, done.out + done.err
+        with zookeeper_client(site) as client:
+            assert {path: client.get(path)[0] for path in before} == before
+            assert client.exists(other["path"]) is None
+            client.create(other["path"], record)
+            for path in ("/admin", "/managed-ledgers", "/schemas"):
+                client.delete(path, recursive=True)
+        [plan] = site.out.glob("plan-*")
+        back = list_topics_back(open_dataset(plan, "plan"), 10)
+        [topic] = back.topics
+        assert (topic.url, topic.ledgers, topic.subscriptions) == ("persistent://shop/orders/new", 3, ["reader"])
+        assert topic.entries == sum(len(row["entries"]) for row in rows[:3])
+        assert "persistent://shop/orders/new" in (plan / "report.html").read_text()
 
 
-DISASTERS: Final = (
-    store_is_emptied,
-    store_bookie_and_folder_are_gone,
-    store_was_put_back,
-    ledgers_were_deleted,
-    etcd_is_gone,
-)
+def test_a_hundred_deletes_are_taken_back(shared: SharedSite, ssh: SshServer, tmp_path: Path) -> None:
+    """One session's, on a cluster that lives, and of which nothing is stopped."""
+    with shared.lend(tmp_path) as site:
+        require_rescued(ledgers_were_deleted, site, ssh)
 
 
-@pytest.mark.parametrize("happen", DISASTERS[1:], ids=lambda happen: happen.__name__)
-def test_one_command_and_five_answers_at_most(happen: Happen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answers were recorded before; the command is run once."""
-    (tmp_path / "home").mkdir()
-    # Folders of the bookies are named from there.
-    monkeypatch.chdir(tmp_path / "home")
-    with happen(tmp_path) as disaster, ssh_server(tmp_path / "ssh") as server:
-        done = disaster.site.rescue(transport="ssh", answers=disaster.answers)
-        assert done.code in disaster.ends, done.out + done.err
-        assert len(disaster.site.read_record()["answers"]) <= ANSWERS
-        assert ".example" in server.list_reached()
-        require_same_end(disaster)
-
-
-@pytest.mark.skipif(not RUNS, reason="faults at random, a minute each: scripts/soak rescue")
-@pytest.mark.parametrize("happen", DISASTERS, ids=lambda happen: happen.__name__)
-@pytest.mark.parametrize("seed", range(max(RUNS, 1)))
-def test_whatever_fails_it_comes_to_the_same_end(
-    happen: Happen,
-    seed: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The rescue is killed, connections are cut, hosts crash, again and again, whatever it was doing.
-
-    The same command comes to the end, with the same answers: that a crashed host's bookie is off is the only other one.
-    """
-    rng = random.Random(BASE + seed)
-    (tmp_path / "home").mkdir()
-    monkeypatch.chdir(tmp_path / "home")
-    with happen(tmp_path) as disaster, ssh_server(tmp_path / "ssh") as server:
-        hosts = disaster.hosts or {name_host(bookie.bookie.n): bookie for bookie in disaster.site.bookies}
-        answers = {"bookies off": "off", **disaster.answers}
-        faults = fail_until_done(Disaster(**{**vars(disaster), "answers": answers, "hosts": hosts}), server, rng)
-        asked = set(disaster.site.read_record()["answers"])
-        # A soak shows its figures.
-        print(f"{happen.__name__}, seed {BASE + seed}: {faults}, {len(asked)} answers")  # noqa: T201 - see above
-        for bookie in hosts.values():
-            # Its host crashed after its ledgers were read: a person starts it.
-            if bookie is not None and not disaster.site.runs(bookie):
-                disaster.site.start(bookie)
-        assert len(asked - {"bookies off"} | (asked & set(disaster.answers))) <= ANSWERS
-        require_same_end(disaster)
-
-
-def fail_until_done(disaster: Disaster, server: SshServer, rng: random.Random) -> dict[str, int]:
-    """Run the same command until it has come to its end, with faults; return how many there were of each kind."""
-    site, faults = disaster.site, dict.fromkeys(("rescue", "connection", "host"), 0)
-    words = [*site.word(transport="ssh"), "--answers", site.write_answers(disaster.answers), "--json"]
-    for number in range(100):
-        fault = rng.choice(sorted(faults)) if number < FAULTS else ""
-        with ExitStack() as down, started("rescue", *words) as running:
-            try:
-                out, err = running.communicate(timeout=rng.uniform(0.5, 15.0) if fault else 600)
-                fault = ""
-            except subprocess.TimeoutExpired:
-                faults[fault] += 1
-                strike(fault, running, server, disaster, rng, down)
-                out, err = running.communicate(timeout=600)
-        if running.returncode == -signal.SIGKILL:
-            continue
-        result = json.loads(out.splitlines()[-1])
-        # 1: a host was not reached; it is named, and the same command goes on.
-        assert running.returncode in (0, 1, 3, 4, 5), out + err
-        assert fault in ("connection", "host") or "kind" in result, out + err
-        if "kind" in result:
-            assert running.returncode in disaster.ends, out + err
-            return faults
-    raise AssertionError("it never came to its end")
-
-
-def strike(
-    fault: str,
-    running: "subprocess.Popen[str]",
-    server: SshServer,
-    disaster: Disaster,
-    rng: random.Random,
-    down: ExitStack,
-) -> None:
-    """Let something fail; a host that crashed is not reached until `down` ends, and its bookie does not start again."""
-    match fault:
-        case "rescue":
+def test_a_wiped_store_comes_back_by_one_command(shared: SharedSite, ssh: SshServer, tmp_path: Path) -> None:
+    """Over ssh; it waits where it must be told, refuses another hash, and goes on where it was killed."""
+    with shared.lend(tmp_path) as site:
+        # Its folders on the hosts, which are this machine; other tests have theirs beside them.
+        marks = [
+            hashlib.sha256(str(site.out / "inv" / f"host{n}").encode()).hexdigest() for n in range(len(site.bookies))
+        ]
+        rooms = [Path(f"/tmp/bkmeta-rescue-{mark[:12]}") for mark in marks]
+        wipe(site.cluster.zookeeper, ROOT)
+        with started("rescue", *site.word(transport="ssh"), "--json") as running:
+            until(lambda: any(room.exists() for room in rooms), "a host has a folder")
+            until((site.out / "inv" / "host1").exists, "a bookie is collected")
             running.kill()
-        case "connection":
-            server.cut()
-        case "host":
-            assert disaster.hosts
-            name, bookie = rng.choice(sorted(disaster.hosts.items()))
-            down.enter_context(server.host_down(name))
-            if bookie is not None:
-                disaster.site.kill(bookie)
+            running.communicate()
+        asked = site.rescue(transport="ssh", is_process=True)
+        [session] = asked.result["questions"]
+        assert (asked.code, session["recommended"], "0x" in session["text"]) == (4, "later", True), asked.err
+        waiting = site.rescue(transport="ssh", answers={session["id"]: "mistake"})
+        assert (waiting.code, [one["id"] for one in waiting.result["questions"]]) == (4, ["confirm"]), waiting.err
+        digest = json.loads((site.out / "rescue.json").read_text())["phases"]["decide"]["hash"]
+        status = process("rescue", "status", "--out", site.out, "--json").result
+        assert [phase for phase, at in status["phases"].items() if at is None] == ["review", "restore", "start"]
+        wrong = site.rescue(transport="ssh", answers={"confirm": "0" * 8})
+        assert (wrong.code, digest in wrong.result["verdict"]) == (5, True), wrong.err
+        done = site.rescue(transport="ssh", answers={"confirm": digest[:8]}, is_process=True)
+        assert (done.code, done.result["kind"], done.result["may_not_start"]) == (0, "lost", {}), done.out + done.err
+        good, total = read_all(site)
+        assert (good, total > 0) == (total, True)
+        assert all(name_host(n) in ssh.list_reached() for n in range(len(site.bookies)))
+        assert not any(room.exists() for room in rooms)
+        # Each command stands in the record, and none is run again.
+        ran = json.loads((site.out / "rescue.json").read_text())["commands"]
+        assert site.rescue(transport="ssh").code == 0
+        assert json.loads((site.out / "rescue.json").read_text())["commands"] == ran
+        names = [row["command"].split()[1] for row in ran]
+        assert [name for name in names if name in ("apply", "thaw")] == ["apply", "thaw", "thaw"]
+        # It was tried beside the root, and the trial removed, before it was confirmed.
+        assert names.count("rehearse") == 2
 
 
-def require_same_end(disaster: Disaster) -> None:
-    """Hold the store and the bookies against what the single commands give, and what must be read."""
-    site = disaster.site
-    found = {ledger: raw for ledger, raw in read_records(site).items() if ledger in disaster.records}
-    assert found == disaster.records
-    disaster.check()
+def test_a_bookie_that_is_gone_is_asked_about(shared: SharedSite, tmp_path: Path) -> None:
+    """Its disks are away, and may come back: nothing is given up, and everything that the others have is read."""
+    with shared.lend(tmp_path) as site:
+        gone, disks_of_it = site.bookies[3], site.home / "bookies" / "b3"
+        with zookeeper_client(site) as client:
+            cookie = client.get(f"{ROOT}/cookies/{gone.bookie.id}")[0]
+        wipe(site.cluster.zookeeper, ROOT)
+        site.kill(gone)
+        disks_of_it.rename(tmp_path / "away")
+        unseen = site.rescue()
+        assert [one["id"] for one in unseen.result["questions"]] == ["bookies off"], unseen.err
+        waiting = site.rescue(answers={"bookies off": "off"})
+        disks, name = waiting.result["questions"]
+        # The copied files of the store are those of the empty one.
+        assert (disks["id"], name["id"], name["choices"]) == ("disks of host3", "id of host3", {})
+        answers = {"disks of host3": "back", "id of host3": gone.bookie.id, "confirm": "any"}
+        [session] = site.rescue(answers=answers).result["questions"]
+        done = site.rescue(answers={**answers, session["id"]: "mistake"})
+        assert done.code == 3, done.out + done.err
+        # What the others have is read, whatever only that one had; it may come back, and is expected.
+        good, total = read_all(site)
+        assert good > total * 0.9
+        assert gone.bookie.id in (site.out / "incident.toml").read_text()
+        # It comes back, for the next test.
+        (tmp_path / "away").rename(disks_of_it)
+        with zookeeper_client(site) as client:
+            client.set(f"{ROOT}/cookies/{gone.bookie.id}", cookie)
+        site.start(gone)
 
 
-def read_records(site: Site) -> dict[int, bytes]:
-    """Return every record of the store: ledger → bytes."""
-    out = site.work / "records"
-    captured = process("capture", "--metadata", site.uri, "--out", out)
-    assert captured.code == 0, captured.err
-    rows = open_dataset(out, "catalog").read("ledgers", columns=["ledger", "raw"]).to_pylist()
-    return {row["ledger"]: row["raw"] for row in rows}
+def test_a_store_a_bookie_and_a_folder_are_gone(shared: SharedSite, ssh: SshServer, tmp_path: Path) -> None:
+    """Yesterday's capture is there: all that the disks which are left have is read."""
+    with shared.lend(tmp_path, is_harmed=True) as site:
+        require_rescued(store_bookie_and_folder_are_gone, site, ssh)
 
 
-def empty_store(site: Site) -> str:
-    """Remove all below the root, as a re-created ensemble would have it; return the session that did."""
-    with zookeeper_client(site) as client:
-        for child in client.get_children(ROOT):
-            client.delete(f"{ROOT}/{child}", recursive=True)
-        return f"0x{client.client_id[0]:x}"
+def test_a_second_person_approves_what_is_given_up_written_and_thawed(shared: SharedSite, tmp_path: Path) -> None:
+    """By a policy that is in the store: the same command goes on with each approval, and names the next.
+
+    A password that was forgotten is asked for meanwhile, and the plan is made again with it.
+    """
+    with shared.lend(tmp_path, is_harmed=True) as site:
+        people = [make_person(site.work, name) for name in ("ann", "bob")]
+        words = [word for one in people for word in ("--approver", f"{one.name}={one.public}")]
+        kept = call("delete", "policy", "set", "--metadata", site.uri, "--approvals", "1", *words)
+        assert kept.code == 0, kept.err
+        members = [bookie.bookie.id for bookie in site.bookies[:2]]
+        written = write_ledger(site.cluster, 2, members=members)
+        wipe(site.cluster.zookeeper, ROOT)
+        # An earlier disaster may have taken some of them already.
+        for bookie in site.bookies[2:]:
+            site.kill(bookie)
+            shutil.rmtree(site.home / "bookies" / f"b{bookie.bookie.n}", ignore_errors=True)
+        site.has_files, site.with_ids = False, (2, 3)
+        *others, password = site.passwords.read_text().splitlines()
+        site.passwords.write_text("".join(f"{other}\n" for other in others))
+        answers = {"bookies off": "off", "disks of host2": "gone", "disks of host3": "gone"}
+        answers |= {"quorums": "unknown", "confirm": "any"}
+        # Of what is given up some entries are nowhere.
+        answers |= {"disks read": "yes", "wire read": "yes"}
+        approvals: list[Path] = []
+
+        def refuse_and_approve(kind: str) -> None:
+            waiting = site.rescue(answers=answers, approvals=approvals)
+            assert waiting.code == 5, waiting.out + waiting.err
+            [what] = re.findall(rf"{kind}=[0-9a-f]{{64}}", waiting.result["verdict"])
+            for one in people:
+                approvals.append(site.work / f"{kind}-{one.name}.json")
+                signed = call("approve", what, "--key", one.private, "--out", approvals[-1])
+                assert signed.code == 0, signed.err
+
+        refuse_and_approve("lost")
+        waiting = site.rescue(answers=answers, approvals=approvals)
+        [question] = waiting.result["questions"]
+        assert re.match(r"\d+ ledgers? opens? with none of the known passwords", question["text"]), waiting.err
+        assert any("1 password" in line for line in question["known"])
+        site.passwords.write_text("".join(f"{line}\n" for line in (*others, password)))
+        answers["passwords"] = "added"
+        refuse_and_approve("plan")
+        plan = Path(site.read_record()["phases"]["decide"]["plan"])
+        assert count_unopened(open_dataset(plan, "plan")).ledgers == 0
+        refuse_and_approve("thaw")
+        done = site.rescue(answers=answers, approvals=approvals)
+        assert done.code in (0, 3), done.out + done.err
+        assert done.result["kind"] == "lost"
+        assert count_read(site.cluster, written) == 12
+        good, total = read_all(site)
+        assert good > total // 2
 
 
-def add_password(site: Site) -> None:
-    """Add that of the ledgers that a test writes to the candidates."""
-    with site.passwords.open("a") as file:
-        file.write("pw\n")
+def test_a_store_that_was_put_back_has_given_ids_again(shared: SharedSite, ssh: SshServer, tmp_path: Path) -> None:
+    """Both ledgers of such an id are kept: the younger one in the store, the older one in files."""
+    with shared.lend(tmp_path) as site:
+        require_rescued(store_was_put_back, site, ssh)
+        # Of an id with two ledgers no later disaster knows which one it is.
+        shared.close()

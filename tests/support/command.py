@@ -1,14 +1,16 @@
 """Commands run as `bkmeta` would run them, in this process or in one of their own: exit code, output, result object."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import click
 import pytest
@@ -74,6 +76,25 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> Done:
     assert isinstance(code, int)
     assert code in declared(words), f"bkmeta {' '.join(words)} does not declare its exit code {code}"
     return Done(code, printed.out, printed.err)
+
+
+def call(*arguments: object, env: Mapping[str, str] | None = None) -> Done:
+    """Run a command line to its end in this process, as `run` does, where no fixture has its streams."""
+    words = [str(argument) for argument in arguments]
+    written = io.BytesIO(), io.BytesIO()
+    out, err = (io.TextIOWrapper(bytes_of, "utf-8", write_through=True) for bytes_of in written)
+    with (
+        patch.dict(os.environ, environment() if env is None else env, clear=True),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main(words)
+    code = ended.value.code
+    assert isinstance(code, int)
+    assert code in declared(words), f"bkmeta {' '.join(words)} does not declare its exit code {code}"
+    printed = [bytes_of.getvalue().decode() for bytes_of in written]
+    return Done(code, *printed)
 
 
 def environment(**changes: str | None) -> dict[str, str]:

@@ -6,16 +6,20 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, chdir, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
+import pytest
 from kazoo.client import KazooClient
 
 from backends.registry import open_store
+from reconcile.cli.output import Output
+from reconcile.cli.rescue.own_commands import Ran
 from reconcile.write.guards import list_registered
 from recovery.dataset import open_dataset
 from tests.support import jars
@@ -23,7 +27,7 @@ from tests.support.acid import read_ledger
 from tests.support.bookie_processes import BookieProcess, running
 from tests.support.cases import case_dir, truth
 from tests.support.cluster import JVM, Bookie, Cluster, ClusterError, bookies_of, encoded
-from tests.support.command import PROGRAM, Done, process
+from tests.support.command import PROGRAM, Done, call, process
 from tests.support.etcd_server import EtcdServer
 from tests.support.waiting import free_port, until
 
@@ -147,15 +151,21 @@ def name_host(n: int) -> str:
 
 @dataclass
 class Site:
-    """A cluster that runs, with the Java client beside ZooKeeper."""
+    """A cluster that runs, with the Java client beside ZooKeeper, and the folder of one incident of it."""
 
     work: Path
     cluster: Cluster
     bookies: list[BookieProcess]
     uri: str
+    etcd: EtcdServer | None = None
     incident: str = 'passwords = "passwords.txt"'
     has_files: bool = True
-    with_id: int | None = None
+    with_ids: Sequence[int] = ()
+
+    @property
+    def home(self) -> Path:
+        """The folder that has the disks of all bookies."""
+        return self.cluster.home
 
     @property
     def out(self) -> Path:
@@ -170,7 +180,7 @@ class Site:
     def write_hosts(self, *, transport: str) -> Path:
         """Write the file of hosts."""
         lines, ssh = [f"[incident]\n{self.incident}\n"], transport == "ssh"
-        if (files := self.work / "home" / "zookeeper").exists() and self.has_files:
+        if (files := self.home / "zookeeper").exists() and self.has_files:
             lines.append(
                 f'[[server]]\nname = "zk1"\ntransport = "{"ssh" if ssh else "local"}"\n'
                 + ('host = "zk1.example"\n' if ssh else "")
@@ -187,7 +197,7 @@ class Site:
         values = {"name": f"host{bookie.n}", "transport": transport}
         values |= {"host": name_host(bookie.n)} if transport == "ssh" else {}
         values |= {"conf": str(process.conf), "start": self.build_start(process)}
-        values |= {"id": bookie.id} if bookie.n == self.with_id else {}
+        values |= {"id": bookie.id} if bookie.n in self.with_ids else {}
         # One of the hosts has no program of its own.
         values |= {"copy": "bkmeta"} if bookie.n == 1 else {"program": str(self.work / "bkmeta")}
         return "[[bookie]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
@@ -195,7 +205,7 @@ class Site:
     def build_start(self, bookie: BookieProcess) -> str:
         """Return what starts a bookie on its host."""
         options = shlex.join((*JVM, *ON_ETCD))
-        start = f"cd {self.work / 'home'} && setsid nohup java {options} -cp '{jars.class_path()}'"
+        start = f"cd {self.home} && setsid nohup java {options} -cp '{jars.class_path()}'"
         return start + f" org.apache.bookkeeper.server.Main --conf {bookie.conf} > {bookie.conf}.log 2>&1 &"
 
     def word(self, *, transport: str = "local", hosts: Path | None = None) -> list[object]:
@@ -216,12 +226,26 @@ class Site:
         answers: Mapping[str, str] | None = None,
         topic: str | None = None,
         approvals: Sequence[Path] = (),
+        is_process: bool = False,
     ) -> Done:
-        """Run it to its end, or to where it waits."""
+        """Run it to its end, or to where it waits.
+
+        Args:
+            transport: to every host.
+            answers: to its questions.
+            topic: the only ones that come back.
+            approvals: files that people signed.
+            is_process: whether it, and each of its commands, is a process of its own. Else it is this process, which
+                takes half a second less for each.
+        """
         words = [*self.word(transport=transport), "--answers", self.write_answers(answers or {})]
         words += [] if topic is None else ["--topic", topic]
         words += [word for path in approvals for word in ("--approval", path)]
-        return process("rescue", *words, "--json", patience_s=600)
+        if is_process:
+            return process("rescue", *words, "--json", patience_s=600)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("reconcile.cli.rescue.conductor.run_own", _run_here)
+            return call("rescue", *words, "--json")
 
     def read_record(self) -> dict[str, Any]:
         """Return what the rescue wrote of itself."""
@@ -231,24 +255,32 @@ class Site:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Give a time in which no bookie writes to its disks."""
-        ids = [bookie.pid for bookie in self.bookies if psutil.pid_exists(bookie.pid)]
-        for pid in ids:
-            os.kill(pid, signal.SIGSTOP)
+        processes = [item for bookie in self.bookies for item in _find_bookie(bookie)]
+        for item in processes:
+            item.suspend()
         try:
             yield
         finally:
-            for pid in ids:
-                os.kill(pid, signal.SIGCONT)
+            for item in processes:
+                item.resume()
+
+    def list_stopped(self) -> list[bool]:
+        """Return of each bookie that has a process whether it is stopped."""
+        found = [item for bookie in self.bookies for item in _find_bookie(bookie)]
+        return [item.status() == psutil.STATUS_STOPPED for item in found]
 
     def runs(self, bookie: BookieProcess) -> bool:
         """Say whether a bookie runs, whoever started it."""
         return bool(_find_bookie(bookie))
 
     def kill(self, bookie: BookieProcess) -> None:
-        """Kill a bookie, whoever started it."""
+        """Kill a bookie, whoever started it, and wait until it is gone."""
+        bookie.kill()
         for item in _find_bookie(bookie):
             with suppress(psutil.NoSuchProcess):
                 item.kill()
+        # Its process may stay as a zombie where none waits for it: that one has no command line.
+        until(lambda: not self.runs(bookie), f"bookie {bookie.bookie.n} is gone")
 
     def start(self, bookie: BookieProcess) -> None:
         """Start a bookie as its host does, and wait until it serves.
@@ -269,6 +301,13 @@ def _find_bookie(bookie: BookieProcess) -> list[psutil.Process]:
     return [item for item in psutil.process_iter(["cmdline"]) if str(bookie.conf) in (item.info["cmdline"] or ())]
 
 
+def _run_here(words: tuple[object, ...], env: Mapping[str, str], _: Output, *, is_told: bool) -> Ran:
+    """Run a command of a rescue in this process, as `run_own` does in one of its own."""
+    begun = time.monotonic()
+    done = call(*words, "--json", env=env)
+    return Ran(done.code, done.result, time.monotonic() - begun)
+
+
 @contextmanager
 def site_on_zookeeper(work: Path) -> Iterator[Site]:
     """Give a cluster on disks and ZooKeeper data that BookKeeper wrote; folders are named from its home."""
@@ -284,16 +323,14 @@ def site_on_zookeeper(work: Path) -> Iterator[Site]:
         processes = [BookieProcess(bookie, home, work / f"bk{bookie.n}.conf", uri, {}) for bookie in bookies_of(was)]
         stack.enter_context(running(processes))
         until(lambda: len(cluster.nodes(f"{ROOT}/available")) == len(processes) + 2, "bookies run")
-        site = make_site(work, cluster, processes, uri)
-        site.passwords.write_text("".join(f"{password}\n" for password in was["passwords"]))
-        yield site
+        yield make_site(work, cluster, processes, uri, passwords=[*was["passwords"], "pw"])
 
 
 @contextmanager
-def site_on_etcd(work: Path) -> Iterator[tuple[Site, EtcdServer]]:
+def site_on_etcd(work: Path) -> Iterator[Site]:
     """Give three bookies on etcd, that the Java client has found."""
     home = work / "home"
-    home.mkdir(exist_ok=True)
+    home.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         server = EtcdServer(work)
         stack.callback(server.kill)
@@ -309,13 +346,67 @@ def site_on_etcd(work: Path) -> Iterator[tuple[Site, EtcdServer]]:
             processes.append(BookieProcess(bookie, home, work / f"bk{n}.conf", uri, {}, options=ON_ETCD))
         stack.enter_context(running(processes))
         until(lambda: can_write(cluster, KNOWN), "the client knows all bookies")
-        yield make_site(work, cluster, processes, uri), server
+        yield make_site(work, cluster, processes, uri, passwords=["pw"], etcd=server)
 
 
-def make_site(work: Path, cluster: Cluster, processes: list[BookieProcess], uri: str) -> Site:
+class SharedSite:
+    """A cluster that one test after another harms and brings back.
+
+    Args:
+        make: starts it, in a folder.
+        folder: of all that are started.
+    """
+
+    def __init__(self, make: Callable[[Path], AbstractContextManager[Site]], folder: Path) -> None:
+        self._make, self._folder, self._number = make, folder, 0
+        self._running = ExitStack()
+        self._site: Site | None = None
+        self._is_harmed = False
+
+    @contextmanager
+    def lend(self, work: Path, *, is_harmed: bool = False) -> Iterator[Site]:
+        """Give it for the incident of a folder, in the folder of its disks.
+
+        A test that fails leaves it to no other.
+
+        Args:
+            work: gets all that the incident leaves.
+            is_harmed: whether this does not bring everything back, and may begin with what another such test left.
+        """
+        if self._site is None or (self._is_harmed and not is_harmed):
+            self.close()
+            self._number += 1
+            self._site = self._running.enter_context(self._make(self._folder / str(self._number)))
+        self._is_harmed = is_harmed
+        site = self._site
+        words = [word for word in site.passwords.read_text().splitlines() if word]
+        lent = make_site(work, site.cluster, site.bookies, site.uri, passwords=words, etcd=site.etcd)
+        try:
+            with chdir(site.home):
+                yield lent
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End it."""
+        self._running.close()
+        self._site = None
+
+
+def make_site(
+    work: Path,
+    cluster: Cluster,
+    processes: list[BookieProcess],
+    uri: str,
+    *,
+    passwords: Sequence[str],
+    etcd: EtcdServer | None = None,
+) -> Site:
     """Return a site with the program that its hosts have, and a file of passwords."""
-    site = Site(work, cluster, processes, uri)
+    site = Site(work, cluster, processes, uri, etcd)
     site.passwords.touch(0o600)
+    site.passwords.write_text("".join(f"{password}\n" for password in passwords))
     # Of another host's shell nobody knows the folder.
     (work / "bkmeta").write_text(f'#!/bin/sh\ncd {cluster.home} && exec {PROGRAM} "$@"\n')
     (work / "bkmeta").chmod(0o755)
@@ -389,7 +480,7 @@ def run_single_commands(site: Site, *options: object) -> dict[int, bytes]:
     """
     home = site.work / "single"
     with site.paused():
-        for folder in (site.work / "home").iterdir():
+        for folder in site.home.iterdir():
             if folder.name != "zookeeper" and folder.is_dir():
                 shutil.copytree(folder, home / folder.name)
     for bookie in site.bookies:
@@ -398,17 +489,18 @@ def run_single_commands(site: Site, *options: object) -> dict[int, bytes]:
         conf = home / bookie.conf.name
         conf.write_text(bookie.conf.read_text())
         words = ["--bookie-conf", conf, "--passwords", site.passwords, "--json", "--out", home / "inv" / conf.stem]
-        done = process("collect", *words, cwd=home)
+        with chdir(home):
+            done = call("collect", *words)
         assert done.code in (0, 3, 4), done.err
     members = home / "bookies.txt"
     members.write_text("".join(f"{bookie.bookie.id}\n" for bookie in site.bookies))
     options = ("--expect-bookies", members, *options)
     words = ["--metadata", site.uri, "--inventory-dir", home / "inv", "--passwords", site.passwords, *options]
-    made = process("recover", *words, "--out", home / "plan", "--json", patience_s=600)
+    made = call("recover", *words, "--out", home / "plan", "--json")
     assert made.code in (0, 3), made.out + made.err
     plan = home / "plan"
     if words := [word for row in made.result["deletions"] for word in ("--restore-deleted-by", row["session"])]:
-        edited = process("plan", "edit", plan, *words, "--out", home / "edited", "--json")
+        edited = call("plan", "edit", plan, *words, "--out", home / "edited", "--json")
         assert edited.code == 0, edited.err
         plan = home / "edited"
     actions = open_dataset(plan, "plan").read("actions", columns=["kind", "op", "ledger", "value"]).to_pylist()

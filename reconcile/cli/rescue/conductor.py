@@ -131,7 +131,6 @@ class Conductor:
         self._hosts, self._uri, self._record, self._say, self._ask = hosts, uri, record, say, ask
         self._out = record.folder
         self._has_rights = has_rights(uri)
-        self._is_flat = "flat" in uri.partition(":")[0]
 
     def run(self) -> RescueEnd:
         """Go on where the record ends.
@@ -166,6 +165,7 @@ class Conductor:
         ledgers = seen["counts"].get("ledgers_listed")
         facts["bookies"] = [row["id"] for row in seen.get("bookies", [])]
         facts["ledgers"] = ledgers or 0
+        self._measure(EstimatedStep.LIST, facts["ledgers"])
         if not ledgers:
             self._require_lost(seen)
             facts["kind"] = LOST
@@ -175,7 +175,21 @@ class Conductor:
             facts["kind"] = DELETES
             self._say("topics come back to a store that is whole")
             return
-        facts["kind"] = self._answer(questions.ask_what_happened(ledgers, seen, can_freeze=self._has_rights))
+        history = {} if seen.get("level") == "critical" else self._read_history()
+        question = questions.ask_what_happened(ledgers, seen, history, can_freeze=self._has_rights)
+        facts["kind"] = self._answer(question)
+
+    def _read_history(self) -> dict[str, Any]:
+        """Return what history says of deletes of ledgers that the store lacks; nothing where there is none."""
+        self._copy_servers()
+        if self._has_rights and not self._list_histories():
+            return {}
+        return self._run_once("sessions", self._build_undelete(), codes=tuple(Exit))
+
+    def _copy_servers(self, *, again: bool = False) -> None:
+        for server in self._hosts.servers:
+            self._say(f"copying the files of {server.host.name} to {self._out / 'servers' / server.host.name}")
+        self._at_each(lambda server: copy_server(server, self._out / "servers", again=again), self._hosts.servers)
 
     def _require_lost(self, seen: Mapping[str, Any]) -> None:
         """Ask whether a store is lost that was not seen to be.
@@ -197,10 +211,10 @@ class Conductor:
             raise GuardRefusedError("the store", f"was not seen: {seen['verdict']}", remedy)
 
     def _stop(self) -> None:
-        for server in self._hosts.servers:
-            self._say(f"copying the files of {server.host.name} to {self._out / 'servers' / server.host.name}")
-        self._at_each(lambda server: copy_server(server, self._out / "servers"), self._hosts.servers)
+        # Of deletes a person may have thought about the question for long, and more may have come.
+        self._copy_servers(again=self._kind == DELETES)
         if self._kind == DELETES:
+            self._forget_result("sessions")
             self._write_incident()
             if self._answer(self._ask_to_keep()) == "freeze":
                 self._freeze()
@@ -319,11 +333,16 @@ class Conductor:
         # What is lost for certain is said before a person confirms.
         known += [facts["verdict"]] if "verdict" in facts else []
         if (root := name_rehearsal(self._uri)) is not None and self._kind == LOST:
-            words = ["rehearse", facts["plan"], "--metadata", root, *self._build_disk_options("1000")]
-            self._expect(EstimatedStep.APPLY, self._count_writes())
-            known.append(f"rehearsed: {self._run(*words, codes=_READ)['verdict']}")
-            facts["rehearsed_s"] = round(self._record.values["commands"][-1]["seconds"])
-            self._run("rehearse", facts["plan"], "--metadata", root, "--remove", codes=_READ)
+            if facts.get("rehearsed", {}).get("hash") != facts["hash"]:
+                words = ["rehearse", facts["plan"], "--metadata", root, *self._build_disk_options("1000")]
+                self._expect(EstimatedStep.APPLY, self._count_writes())
+                rehearsed = self._run(*words, codes=_READ)
+                self._measure(EstimatedStep.APPLY, self._count_writes())
+                self._run("rehearse", facts["plan"], "--metadata", root, "--remove", codes=_READ)
+                # A person may take hours to confirm it, and then it is not tried again.
+                facts["rehearsed"] = {"hash": facts["hash"], "verdict": rehearsed["verdict"]}
+                self._record.save()
+            known.append(f"rehearsed: {facts['rehearsed']['verdict']}")
         question = RescueQuestion(
             "confirm",
             f"write this plan? type the first {_TYPED} digits of its hash, {facts['hash']}",
@@ -345,10 +364,7 @@ class Conductor:
             self._await(lambda: not self._list_registered(), "the sessions of all bookies ended")
         words += ["--accept-unfrozen"] if self._kind == DELETES and not (self._is_frozen or self._is_stopped) else []
         words += ["--resume"] if (Path(plan) / "journal").exists() else []
-        if "rehearsed_s" in facts:
-            self._say(f"  apply takes {in_words(facts['rehearsed_s'])}, as its rehearsal did")
-        else:
-            self._expect(EstimatedStep.APPLY, self._count_writes())
+        self._expect(EstimatedStep.APPLY, self._count_writes())
         done = self._run(*words, codes=(Exit.DONE, Exit.FOUND))
         own = self._record.find_phase(RescuePhase.RESTORE)
         own["starts"] = done.get("bookies", [])
@@ -359,15 +375,21 @@ class Conductor:
 
     def _start(self) -> None:
         plan = self._record.find_phase(RescuePhase.DECIDE)["plan"]
+        is_flat = False
         if self._kind == LOST and self._is_frozen:
+            is_flat = self._read_layout() is Layout.FLAT
             self._freeze()
+            if is_flat:
+                # Frozen bookies of this layout do not start. The thaw refuses what they would delete, and replication
+                # stays disabled.
+                self._thaw()
         if self._is_stopped:
             self._start_bookies()
         words = ["verify", plan, "--incident", self._incident, "--sample", "all", "--wire"]
         read = self._read_back("wire read", words)
         facts = self._record.find_phase(RescuePhase.START)
         facts["read"], facts["read_code"] = read["verdict"], read["exit_code"]
-        if self._is_frozen:
+        if self._is_frozen and not is_flat:
             self._thaw()
 
     # What the steps share
@@ -396,10 +418,10 @@ class Conductor:
 
     @property
     def _is_frozen(self) -> bool:
-        """Whether this rescue freezes: bookies of the flat layout do not start frozen, and etcd has no rights."""
+        """Whether this rescue freezes, which etcd, without rights, cannot be."""
         if self._kind == DELETES:
             return self._record.find_answer(self._ask_to_keep().id) == "freeze"
-        return self._has_rights and not self._is_flat
+        return self._has_rights
 
     @property
     def _is_stopped(self) -> bool:
@@ -456,7 +478,10 @@ class Conductor:
         self._expect(EstimatedStep.RECOVER, copies)
         words = ["recover", "--incident", self._incident, *(["--pulsar"] if facts["has_topics"] else [])]
         words += self._build_approvals(Approvable.LOST)
+        ran = len(self._record.values["commands"])
         made = self._run_once(name, words, codes=_READ)
+        if len(self._record.values["commands"]) > ran:
+            self._measure(EstimatedStep.RECOVER, copies)
         facts["verdict"] = made["verdict"]
         return made
 
@@ -571,9 +596,7 @@ class Conductor:
     def _undelete(self) -> dict[str, Any]:
         """Show who deleted what, ask which of it was a mistake, and make a plan that brings it back."""
         self._write_incident()
-        histories = [*self._hosts.incident.get("snapshots", [])]
-        histories += [f"zkfiles://{self._out.absolute() / 'servers'}"] if self._hosts.servers else []
-        words = ["undelete", "--metadata", self._uri, *(w for uri in histories for w in ("--history", uri))]
+        words = self._build_undelete()
         if self._topic is not None:
             plan = self._make_undelete([*words, "--topic", self._topic])
             facts = self._record.find_phase(RescuePhase.DECIDE)
@@ -581,6 +604,9 @@ class Conductor:
             facts["unload"] = [describe_unload(row) for row in plan["topics"]]
             return plan
         seen = self._run_once("sessions", words, codes=(Exit.USAGE,))
+        if "sessions" not in seen:
+            self._forget_result("sessions")
+            raise _make_refusal(words, seen)
         sessions = [questions.ask_for_session(row) for row in seen["sessions"]]
         if not sessions:
             problem = "has no delete of a ledger that the store lacks"
@@ -598,6 +624,15 @@ class Conductor:
         first, last = min(row["first_txn"] for row in chosen), max(row["last_txn"] for row in chosen)
         words += ["--from-time", str(first), "--to-time", str(last)]
         return self._make_undelete(words)
+
+    def _list_histories(self) -> list[str]:
+        """Return the histories that are named; a live etcd is one by itself."""
+        servers = [f"zkfiles://{self._out.absolute() / 'servers'}"] if self._hosts.servers else []
+        return [*self._hosts.incident.get("snapshots", []), *servers]
+
+    def _build_undelete(self) -> list[object]:
+        histories = (word for uri in self._list_histories() for word in ("--history", uri))
+        return ["undelete", "--metadata", self._uri, *histories]
 
     def _make_undelete(self, words: Sequence[object]) -> dict[str, Any]:
         plan = self._run(*words, "--out", self._name_plan(), codes=_READ)
@@ -664,13 +699,16 @@ class Conductor:
         if not older:
             return 0
         inventories = [open_dataset(folder, "inventory") for folder in self._list_inventories()]
+        layout = self._read_layout()
         with connect(self._uri, make_context(self._output, self._find_identity())) as opened:
-            root = opened.root.rstrip("/")
-            hint = None if opened.layout_hint is None else Layout(opened.layout_hint)
-            layout = require_layout(opened.store, root, hint)
-            left_out = list(find_left_out(opened.store, root, layout, inventories))
+            left_out = list(find_left_out(opened.store, opened.root.rstrip("/"), layout, inventories))
         # Others are refused by the thaw, which names them.
         return len(left_out) if all(str(item.ledger) in older for item in left_out) else 0
+
+    def _read_layout(self) -> Layout:
+        with connect(self._uri, make_context(self._output, self._find_identity())) as opened:
+            hint = None if opened.layout_hint is None else Layout(opened.layout_hint)
+            return require_layout(opened.store, opened.root.rstrip("/"), hint)
 
     def _start_bookies(self) -> None:
         starts = {row["bookie"]: row for row in self._record.find_phase(RescuePhase.RESTORE)["starts"]}
@@ -854,8 +892,18 @@ class Conductor:
         return counts["actions"] - counts.get("left_alone", 0)
 
     def _expect(self, step: EstimatedStep, things: int) -> None:
-        """Say about how long a step takes, before it begins."""
-        self._say(f"  {step} takes {in_words(estimate_s(step, things))}, by what was measured on two cores")
+        """Say about how long a step takes, before it begins: by what it took here, or else where it was measured."""
+        each_s = self._record.find_phase(RescuePhase.LOOK).get("measured", {}).get(step)
+        if each_s is None:
+            self._say(f"  {step} takes {in_words(estimate_s(step, things))}, by what was measured on two cores")
+        else:
+            self._say(f"  {step} takes {in_words(each_s * things)}, by what it took here")
+
+    def _measure(self, step: EstimatedStep, things: int) -> None:
+        """Keep what each thing cost the last command in seconds."""
+        if things:
+            measured = self._record.find_phase(RescuePhase.LOOK).setdefault("measured", {})
+            measured[step] = self._record.values["commands"][-1]["seconds"] / things
 
     def _answer(self, question: RescueQuestion) -> str:
         self._answer_all([question])
@@ -915,7 +963,7 @@ class Conductor:
         left += decided.get("unload", [])
         if decided.get("has_topics"):
             left.append("restart the brokers, or start them now: they read topics and subscriptions again")
-        if self._is_frozen or (self._kind == LOST and self._has_rights):
+        if self._is_frozen:
             left.append("when all is verified, enable replication by hand: bookkeeper shell autorecovery -enable")
         left.append(f"from today on, daily: bkmeta capture --metadata {self._uri} --out DIR")
         is_read = self._record.find_phase(RescuePhase.START).get("read_code") == Exit.DONE

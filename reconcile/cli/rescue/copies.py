@@ -66,18 +66,24 @@ class SavedLedgers:
     problem: str
 
 
-def copy_server(server: ServerHost, folder: Path) -> None:
+def copy_server(server: ServerHost, folder: Path, *, again: bool = False) -> None:
     """Copy the folders of a server of the store below a folder, and compare what was copied with what is there.
+
+    Args:
+        server: whose folders.
+        folder: gets a folder of the server's name.
+        again: whether that is made again if it is there; else it stays as it is.
 
     Raises:
         HostError: the host cannot be reached, or some files are another each time.
     """
     target = folder / server.host.name
-    if target.exists():
+    if target.exists() and not again:
         return
     fresh = folder / f".{server.host.name}.new"
     for number, source in enumerate(server.folders):
         _copy_folder(server, source, fresh / str(number))
+    shutil.rmtree(target, ignore_errors=True)
     fresh.rename(target)
 
 

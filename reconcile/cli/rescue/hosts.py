@@ -121,7 +121,9 @@ class _Row(OperatorTable, frozen=True, kw_only=True):
     command: Line | None = None
 
 
-class _Bookie(_Row, frozen=True, kw_only=True):
+class BookieRow(_Row, frozen=True, kw_only=True):
+    """A [[bookie]] as the file has it."""
+
     conf: Line
     id: Line | None = None
     process: Line | None = None
@@ -130,14 +132,16 @@ class _Bookie(_Row, frozen=True, kw_only=True):
     copy: Line | None = None
 
 
-class _Server(_Row, frozen=True, kw_only=True):
+class ServerRow(_Row, frozen=True, kw_only=True):
+    """A [[server]] as the file has it."""
+
     folders: Annotated[tuple[Line, ...], msgspec.Meta(min_length=1)]
 
 
 class _File(OperatorTable, frozen=True):
     incident: dict[str, Any] = msgspec.field(default_factory=dict)
-    bookie: tuple[_Bookie, ...] = ()
-    server: tuple[_Server, ...] = ()
+    bookie: tuple[BookieRow, ...] = ()
+    server: tuple[ServerRow, ...] = ()
 
 
 def read_hosts(path: Path) -> Hosts:
@@ -160,7 +164,7 @@ def read_hosts(path: Path) -> Hosts:
     return Hosts(bookies, servers, read_values(path.absolute(), file.incident))
 
 
-def _take_bookie(path: Path, row: _Bookie) -> BookieHost:
+def _take_bookie(path: Path, row: BookieRow) -> BookieHost:
     copy = None if row.copy is None else path.absolute().parent / row.copy
     return BookieHost(_take_host(path, row), row.id, row.conf, row.process or row.conf, row.start, row.program, copy)
 

@@ -9,6 +9,8 @@ from reconcile.words import count_noun, list_names
 
 _LIKELY: Final = 0.5
 """Share of the evidence from which on quorums are asked about."""
+_SESSIONS: Final = 3
+"""Sessions that are named before one is asked about."""
 _PASSES: Final = "bookies collect at each pass (gcWaitTime, 10 minutes by default)"
 NONE_OF_THESE: Final = "none"
 """Answers that no id which is known is a bookie's."""
@@ -18,18 +20,35 @@ _COMES_BACK: Final = {
 }
 
 
-def ask_what_happened(ledgers: int, seen: Mapping[str, Any], *, can_freeze: bool) -> RescueQuestion:
-    """Return the question what kind of disaster it is, of a store that lists ledgers."""
+def ask_what_happened(
+    ledgers: int, seen: Mapping[str, Any], history: Mapping[str, Any], *, can_freeze: bool
+) -> RescueQuestion:
+    """Return the question what kind of disaster it is, of a store that lists ledgers.
+
+    Args:
+        ledgers: that it lists.
+        seen: what preflight says.
+        history: what undelete says of sessions that deleted ledgers which the store lacks; empty: there is none.
+        can_freeze: whether the store has rights.
+    """
     kept = "nothing is stopped" if can_freeze else "etcd cannot be frozen, so bookies are stopped if you say so"
+    known = [f"the store lists {count_noun(ledgers, 'ledger')}", f"preflight: {seen['verdict']}"]
+    sessions = history.get("sessions", [])
+    known += [f"by the history {_describe_deletes(row)}" for row in sessions[:_SESSIONS]]
+    recommended = "lost" if seen.get("level") == "critical" else None
+    if sessions and history["coverage"]["complete"]:
+        known.append("the history has no gap, so their records come back byte for byte")
+        known.append("if the store was put back from an older copy, its history is that of the copy: answer lost then")
+        recommended = "deletes"
     return RescueQuestion(
         "kind",
         "what happened?",
-        (f"the store lists {count_noun(ledgers, 'ledger')}", f"preflight: {seen['verdict']}"),
+        tuple(known),
         {
             "lost": "the store was lost, emptied, or put back from an older copy: every bookie is stopped at once",
             "deletes": f"ledgers of a live cluster were deleted by mistake: they come back; {kept}",
         },
-        "lost" if seen.get("level") == "critical" else None,
+        recommended,
     )
 
 
@@ -134,11 +153,7 @@ def ask_for_id(name: str, left: Sequence[str], *, is_only: bool) -> RescueQuesti
 
 def ask_for_session(row: Mapping[str, Any]) -> RescueQuestion:
     """Return the question for the deletes of a session; only a plan of `recover` can hold them until later."""
-    name, ledgers = row["session"] or "none", count_noun(row["ledgers"], "ledger")
-    who = f"session {name}" if row["session"] else "an unknown session"
-    span = f"from {row['first_at']} to {row['last_at']}"
-    if not row["first_at"]:
-        span = f"in transactions {row['first_txn']} to {row['last_txn']}"
+    name = row["session"] or "none"
     choices = {
         "mistake": "the last record of each is written, byte for byte",
         "wanted": "they stay deleted, and bookies delete their data",
@@ -148,11 +163,19 @@ def ask_for_session(row: Mapping[str, Any]) -> RescueQuestion:
         choices["later"] = "they are held: their data is kept, and no client reads them"
     return RescueQuestion(
         f"session {name}",
-        f"{who} deleted {ledgers} {span}: a mistake?",
+        f"{_describe_deletes(row)}: a mistake?",
         (f"{row['on_bookies']} of them are on bookies",) if can_wait else (),
         choices,
         "later" if can_wait else None,
     )
+
+
+def _describe_deletes(row: Mapping[str, Any]) -> str:
+    who = f"session {row['session']}" if row["session"] else "an unknown session"
+    span = f"from {row['first_at']} to {row['last_at']}"
+    if not row["first_at"]:
+        span = f"in transactions {row['first_txn']} to {row['last_txn']}"
+    return f"{who} deleted {count_noun(row['ledgers'], 'ledger')} {span}"
 
 
 def ask_for_quorums(plan: Mapping[str, Any]) -> RescueQuestion | None:

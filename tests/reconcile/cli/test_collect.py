@@ -200,6 +200,9 @@ def test_ledgers_that_only_logs_have_are_said(
     told = run(capsys, "collect", "--bookie-conf", conf, "--out", tmp_path / "c").out
     assert f"old journals only: its index may be in what is not there ({tmp_path / 'gone'})" in told
     assert "leave what they delete" not in told
+    recover = ("recover", "--inventory", tmp_path / "c", "--layout", "hierarchical", "--out", tmp_path / "plan")
+    planned = run(capsys, *recover).out
+    assert "A ledger that only their logs have need not have been deleted: its index may be in what was" in planned
 
 
 @pytest.mark.parametrize("storage", STORAGES)

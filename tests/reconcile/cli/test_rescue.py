@@ -29,14 +29,15 @@ from reconcile.cli.options import now
 from reconcile.cli.output import Output
 from reconcile.cli.rescue import questions
 from reconcile.cli.rescue.conductor import Conductor
-from reconcile.cli.rescue.copies import FetchedBookie, Gap, SavedLedgers, export_ledgers
-from reconcile.cli.rescue.hosts import Host, Transport, read_hosts
+from reconcile.cli.rescue.copies import FetchedBookie, Gap, SavedLedgers, collect_bookie, copy_server, export_ledgers
+from reconcile.cli.rescue.hosts import BookieHost, BookieRow, Host, ServerRow, Transport, read_hosts
 from reconcile.cli.rescue.own_commands import Ran, run_own
 from reconcile.cli.rescue.record import RescuePhase, RescueQuestion, RescueRecord, read_answers, read_record
-from reconcile.cli.rescue.scripts import build_kill, build_start, build_stop, parse_processes
+from reconcile.cli.rescue.scripts import Process, build_kill, build_start, build_stop, parse_processes
 from reconcile.cli.rescue.transports import HostError, make_command, require_done, run_script
 from reconcile.deletes.approvals import Approvable, Subject, make_approval
 from reconcile.errors import GuardRefusedError
+from reconcile.estimates import EstimatedStep
 from reconcile.jobs.approvals import write_approval
 from recovery.codecs.store import Layout
 from recovery.errors import InputError
@@ -44,7 +45,7 @@ from recovery.model import tables
 from recovery.model.ids import LedgerId
 from tests.support.command import PROGRAM, environment, process, run
 from tests.support.deletes import Ledger, fill_store
-from tests.support.inventories import fill_row
+from tests.support.inventories import fill_row, write_inventory
 from tests.support.plan_folder import Ledger as PlanLedger
 from tests.support.plan_folder import write_plan
 from tests.support.signing import make_person
@@ -278,7 +279,7 @@ def test_a_host_that_cannot_be_reached_ends_the_run(
     assert (status["phases"]["look"] is not None, status["phases"]["stop"]) == (True, None)
     answers.write_text('{"host bk1": "down"}')
     waiting = process(*words, "--answers", answers)
-    assert [one["id"] for one in waiting.result["questions"]] == ["disks of bk1"], waiting.err
+    assert [one["id"] for one in waiting.result["questions"]] == ["disks of bk1", "id of bk1"], waiting.err
 
 
 @pytest.mark.real
@@ -302,7 +303,7 @@ def test_a_bookie_that_was_not_found_is_not_taken_for_off(zookeeper_server: ZooK
         # With the right text it is found, and nothing is asked.
         write_hosts(tmp_path, BOOKIE.replace("/etc/bk.conf", str(tmp_path / "bk.conf")))
         found = process(*words)
-        assert [one["id"] for one in found.result["questions"]] == ["disks of bk1"], found.err
+        assert [one["id"] for one in found.result["questions"]] == ["disks of bk1", "id of bk1"], found.err
         assert psutil.Process(running.pid).status() == psutil.STATUS_STOPPED
 
 
@@ -809,7 +810,7 @@ def _conduct(
     """Return a rescue of deletes that is decided, and the commands that it runs, each with the result that is named."""
     record = RescueRecord.open(folder, "zk://a/l", now)
     record.find_phase(RescuePhase.LOOK)["bookies"] = []
-    record.find_phase(RescuePhase.DECIDE).update(plan=str(folder / "plan"), hash="ab", rehearsed_s=1)
+    record.find_phase(RescuePhase.DECIDE).update(plan=str(folder / "plan"), hash="ab")
     output, hosts = Output(as_json=True, progress="none"), read_hosts(write_hosts(folder))
     conductor = Conductor(hosts, "zk://a/l", record, output, lambda _: None, lambda _: None, approvals=approvals)
     ran: list[list[str]] = []
@@ -819,6 +820,7 @@ def _conduct(
         return answers.get(ran[-1][0], {})
 
     monkeypatch.setattr(conductor, "_run", keep)
+    monkeypatch.setattr(Conductor, "_count_writes", lambda _: 1)
     monkeypatch.setattr(Conductor, "_kind", "deletes")
     monkeypatch.setattr(Conductor, "_is_frozen", True)
     monkeypatch.setattr(Conductor, "_is_stopped", False)
@@ -850,6 +852,21 @@ def test_an_approval_that_is_none_is_named_before_anything_is_done(
     assert (done.code, "none.json: is not an approval" in done.err) == (2, True), done.err
 
 
+def test_what_a_step_takes_is_said_by_what_it_took_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this incident, on these machines; before it ran here, by what was measured elsewhere."""
+    conductor, _ = _conduct(tmp_path, monkeypatch, {})
+    said: list[str] = []
+    monkeypatch.setattr(conductor, "_say", said.append)
+    conductor._expect(EstimatedStep.APPLY, 1_000_000)
+    conductor._record.add_command("bkmeta rehearse", 0, "done", 120.0)
+    conductor._measure(EstimatedStep.APPLY, 1_000)
+    conductor._expect(EstimatedStep.APPLY, 2_000)
+    assert said == [
+        "  apply takes about 13 minutes, by what was measured on two cores",
+        "  apply takes about 4 minutes, by what it took here",
+    ]
+
+
 def test_a_freeze_that_is_refused_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no hash then that could be confirmed."""
     refused = {"exit_code": Exit.REFUSED, "verdict": "/ledgers/00: you have no ADMIN", "next": ""}
@@ -859,9 +876,237 @@ def test_a_freeze_that_is_refused_says_why(tmp_path: Path, monkeypatch: pytest.M
     assert [words[0] for words in ran] == ["freeze"]
 
 
+@pytest.mark.parametrize(
+    ("level", "is_whole", "sessions", "recommended"),
+    [
+        ("ok", True, 1, "deletes"),
+        ("ok", False, 1, None),
+        ("ok", True, 0, None),
+        ("critical", True, 0, "lost"),
+    ],
+)
+def test_undelete_is_proposed_where_history_has_every_record(
+    level: str, is_whole: bool, sessions: int, recommended: str | None
+) -> None:
+    """With who deleted what; a history with a gap may lack some, and then a person says what happened."""
+    row = {"session": "0x1", "ledgers": 100, "first_at": "10:00", "last_at": "10:01"}
+    history = {"sessions": [row] * sessions, "coverage": {"complete": is_whole}}
+    question = questions.ask_what_happened(5, {"verdict": "v", "level": level}, history, can_freeze=True)
+    assert question.recommended == recommended
+    said = "by the history session 0x1 deleted 100 ledgers from 10:00 to 10:01"
+    assert (said in question.known) == bool(sessions)
+
+
+def test_history_that_cannot_be_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the question it is only said; where deletes are to be taken back the rescue ends with it."""
+    text = BOOKIE + "[incident]\nsnapshots = ['catalog:///nowhere']\n"
+    conductor, _ = make_conductor(tmp_path, {}, text=text)
+    monkeypatch.setattr(
+        conductor, "_run", lambda *_, **__: {"verdict": "catalog:///nowhere: no such folder", "next": ""}
+    )
+    assert "sessions" not in conductor._read_history()
+    with pytest.raises(GuardRefusedError, match="nowhere: no such folder"):
+        conductor._undelete()
+
+
 def test_what_is_waited_for_in_vain_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With how long, and what to do."""
     conductor, _ = _conduct(tmp_path, monkeypatch, {})
     monkeypatch.setattr("reconcile.cli.rescue.conductor._PATIENCE_S", -1)
     with pytest.raises(GuardRefusedError, match="this is not so yet: bk1: it is registered; read the bookie's log"):
         conductor._await(lambda: False, "bk1: it is registered")
+
+
+@pytest.mark.parametrize(("layout", "begins"), [("flat", ["freeze", "thaw"]), ("hierarchical", ["freeze"])])
+def test_replication_is_off_before_a_bookie_starts(
+    layout: str, begins: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a freeze. Bookies of the flat layout do not start frozen: the thaw comes before, and refuses losses."""
+    conductor, ran = _conduct(tmp_path, monkeypatch, {name: {"exit_code": Exit.DONE} for name in ("freeze", "thaw")})
+    monkeypatch.setattr(Conductor, "_kind", "lost")
+    monkeypatch.setattr(Conductor, "_is_stopped", True)
+    monkeypatch.setattr(conductor, "_read_layout", lambda: Layout(layout))
+    monkeypatch.setattr(conductor, "_start_bookies", lambda: ran.append(["bookies start"]))
+    monkeypatch.setattr(conductor, "_read_back", lambda *_: {"verdict": "", "exit_code": Exit.DONE})
+    conductor._start()
+    names = [words[0] for words in ran]
+    assert names == [*begins, "bookies start", *(["thaw"] if layout == "hierarchical" else [])]
+    assert any("autorecovery -enable" in line for line in conductor._end().left)
+
+
+def test_the_store_is_copied_before_any_bookie_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the copies no bookie that is stopped takes anything away, and a copy that fails stops nothing."""
+    server = "[[server]]\nname = 'zk1'\ntransport = 'local'\nfolders = ['/var/lib/zookeeper']\n"
+    conductor, _ = make_conductor(tmp_path, {"bookies off": "off"}, text=BOOKIE + server)
+    conductor._record.find_phase(RescuePhase.LOOK)["kind"] = "lost"
+    done: list[str] = []
+    monkeypatch.setattr(
+        "reconcile.cli.rescue.conductor.copy_server", lambda server, *_, **__: done.append(server.host.name)
+    )
+
+    def stop(bookie: BookieHost) -> tuple[str, list[Process]]:
+        done.append(bookie.name)
+        return bookie.name, []
+
+    monkeypatch.setattr(conductor, "_stop_bookie", stop)
+    monkeypatch.setattr(conductor, "_run", lambda *_, **__: {"bookies": []})
+    conductor._stop()
+    assert done == ["zk1", "bk1"]
+
+    def fail(*_: object, **__: object) -> None:
+        raise HostError("zk1: no route to host")
+
+    done.clear()
+    monkeypatch.setattr("reconcile.cli.rescue.conductor.copy_server", fail)
+    with pytest.raises(HostError, match="zk1: no route"):
+        conductor._stop()
+    assert done == []
+
+
+def test_a_connection_that_ends_while_an_inventory_comes_lets_nothing_be_collected_again(tmp_path: Path) -> None:
+    """The next try brings what the host has kept, whole; what came in part is thrown away."""
+    program, cut = tmp_path / "bkmeta", tmp_path / "cut"
+    inventory = write_inventory(tmp_path / "inventory", "b1:3181", (5, 7), instance="ours")
+    # What real bookies have is collected in tests/real: this one has its inventory ready.
+    program.write_text(
+        f'#!/bin/sh\necho run >> {tmp_path}/runs\nwhile [ $# -gt 0 ]; do [ "$1" = --out ] && out=$2; shift; done\n'
+        f'cp -r {inventory} "$out" && echo \'{{"verdict": "collected"}}\'\n'
+    )
+    program.chmod(0o755)
+    # A connection that lets through the head of what `tar` writes.
+    half = tmp_path / "half"
+    half.write_text(
+        f'#!/bin/sh\ncase "$1" in *"tar -C"*) [ -e {cut} ] && {{ sh -c "$1" | head -c 700; exit 255; }};; esac\n'
+    )
+    half.write_text(half.read_text() + 'exec sh -c "$1"\n')
+    half.chmod(0o755)
+    text = BOOKIE.replace("local", "command") + f"command = '{half} {{script}}'\nprogram = {json.dumps(str(program))}\n"
+    [bookie] = read_hosts(write_hosts(tmp_path, text)).bookies
+    cut.touch()
+    ended = collect_bookie(bookie, tmp_path / "inv", None)
+    assert (ended.bookie, "tar ended with 255" in ended.verdict) == (None, True), ended
+    assert not (tmp_path / "inv" / "bk1").exists()
+    cut.unlink()
+    done = collect_bookie(bookie, tmp_path / "inv", None)
+    assert (done.bookie, (tmp_path / "runs").read_text()) == ("b1:3181", "run\n"), done
+
+
+def test_an_inventory_that_arrives_otherwise_than_it_was_sent_is_not_taken(tmp_path: Path) -> None:
+    """Its files have the hashes of its manifest, or it does not count as collected."""
+    program = tmp_path / "bkmeta"
+    inventory = write_inventory(tmp_path / "inventory", "b1:3181", (5, 7), instance="ours")
+    part = next(path for path in sorted(inventory.rglob("*.parquet")))
+    part.write_bytes(part.read_bytes()[:-1] + b"?")
+    program.write_text(
+        '#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" = --out ] && out=$2; shift; done\n'
+        f'cp -r {inventory} "$out" && echo \'{{"verdict": "collected"}}\'\n'
+    )
+    program.chmod(0o755)
+    text = BOOKIE.replace("local", "command") + f"command = 'sh -c {{script}}'\nprogram = {json.dumps(str(program))}\n"
+    [bookie] = read_hosts(write_hosts(tmp_path, text)).bookies
+    damaged = collect_bookie(bookie, tmp_path / "inv", None)
+    assert (damaged.bookie, damaged.is_complete) == (None, False)
+    assert not (tmp_path / "inv" / "bk1").exists()
+
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/operations/rescue.md"
+
+
+def read_rows(heading: str) -> dict[str, str]:
+    """Return the rows of the first table below a heading of the page: what is in backticks first → the rest."""
+    below = PAGE.read_text().partition(f"\n{heading}\n")[2].partition("\n## ")[0]
+    rows = (line.strip("| ").split(" | ") for line in below.splitlines() if line.startswith("| `"))
+    return {name: " | ".join(cells[1:]) for cells in rows for name in re.findall(r"`([^`]+)`", cells[0])}
+
+
+def list_questions() -> Iterator[RescueQuestion]:
+    """Yield one of each kind, of a rescue that has everything to ask."""
+    folder = FetchedBookie("bk1", "b1:3181", False, "half", (Gap("/disk2", True),), ("/disk1", "/disk2"))
+    session = {"session": "0x1", "ledgers": 1, "first_at": "a", "last_at": "b", "on_bookies": 1}
+    prior = [{"ensemble": 3, "write": 2, "weight": 0.9}]
+    yield questions.ask_what_happened(5, {"verdict": "v", "level": "critical"}, {}, can_freeze=True)
+    yield questions.ask_whether_lost("v")
+    yield questions.ask_to_freeze(5)
+    yield questions.ask_to_stop(3, 3)
+    yield questions.ask_for_host("bk1", HostError("bk1: no route"))
+    yield questions.ask_for_the_silent(["bk1"])
+    yield questions.ask_for_disks(folder)
+    yield questions.ask_for_folder(folder, folder.gaps[0])
+    yield questions.ask_for_id("bk1", ["b1:3181"], is_only=True)
+    yield questions.ask_for_session(session)
+    yield questions.ask_for_passwords(1, 1, "passwords.txt")
+    quorums = questions.ask_for_quorums({"reasons": {"source_incomplete": 1}, "doubts": {}, "prior": prior})
+    assert quorums is not None
+    yield quorums
+    yield questions.ask_for_older_ledgers(1)
+    yield questions.ask_for_unsaved(["bk1: no cookie"])
+    yield questions.ask_for_adoption(1)
+    yield questions.ask_for_rights(5, 2, {"world:anyone:r": 3}, "secured")
+    yield questions.ask_to_go_on("wire read", "v")
+
+
+def test_the_page_has_every_question_with_its_answers() -> None:
+    """Each has what is known or says it in its text, what each answer costs, and a recommendation among them."""
+    rows, named = read_rows("## Questions"), set()
+    general = {"NAME": "bk1", "DIR": "/disk2", "0x…": "0x1"}
+    kinds = {re.sub("|".join(general), lambda found: general[found[0]], name): name for name in rows}
+    for question in list_questions():
+        row = kinds[question.id]
+        named.add(row)
+        words = set(re.findall(r"`([^`]+)`", rows[row]))
+        fixed = [choice for choice in question.choices if not re.fullmatch(r"\d/\d/\d|b1:3181", choice)]
+        said_above = row.startswith("folder ")
+        assert said_above or set(fixed) <= words, (row, fixed)
+        assert all(question.choices.values())
+        assert question.recommended is None or question.recommended in question.choices or row == "rights"
+        assert question.text.rstrip().endswith("?")
+        assert set(question.to_json()) == {"id", "text", "known", "choices", "recommended"}
+    # These are asked by the steps themselves; `disks read` is the same question as `wire read`.
+    assert named | {"confirm", "started NAME", "disks read"} == set(rows)
+
+
+def test_the_page_has_every_key_of_hosts_and_every_step() -> None:
+    """And no other: what is written there is the contract."""
+    page = PAGE.read_text()
+    steps = [f"{number} {phase.value}" for number, phase in enumerate(RescuePhase)]
+    assert re.findall(r"^\| (\d \w+) \|", page, re.MULTILINE) == steps
+    keys = set(read_rows("## hosts.toml"))
+    example = tomllib.loads(page.partition("## hosts.toml")[2].partition("```toml")[2].partition("```")[0])
+    shown = {key for bookie in example["bookie"] for key in bookie}
+    assert keys | shown == set(BookieRow.__struct_fields__)
+    assert {key for server in example["server"] for key in server} == {*ServerRow.__struct_fields__} - {"command"}
+    assert all(transport in read_rows("## hosts.toml")["transport"] for transport in Transport)
+
+
+@pytest.mark.parametrize("is_calm", [True, False])
+def test_a_copied_file_has_its_hash(is_calm: bool, tmp_path: Path) -> None:
+    """A file that is another one each time that it is copied ends it: nothing is taken for a copy that is none."""
+    data, away = tmp_path / "data", tmp_path / "server"
+    data.mkdir()
+    (data / "snapshot.5").write_bytes(b"all that is")
+    # A host on which the file changes as soon as it was read.
+    changes = "" if is_calm else f'case "$1" in *"tar -cf"*) echo more >> {data}/snapshot.5;; esac\n'
+    away.write_text(f'#!/bin/sh\nsh -c "$1"; code=$?\n{changes}exit $code\n')
+    away.chmod(0o755)
+    server = f"[[server]]\nname = 'zk1'\ntransport = 'command'\ncommand = '{away} {{script}}'\nfolders = ['{data}']\n"
+    [host] = read_hosts(write_hosts(tmp_path, BOOKIE + server)).servers
+    if is_calm:
+        copy_server(host, tmp_path / "servers")
+        (data / "snapshot.6").write_bytes(b"later")
+        copy_server(host, tmp_path / "servers")
+        assert [path.name for path in sorted((tmp_path / "servers" / "zk1" / "0").iterdir())] == ["snapshot.5"]
+        copy_server(host, tmp_path / "servers", again=True)
+        assert (tmp_path / "servers" / "zk1" / "0" / "snapshot.6").read_bytes() == b"later"
+        return
+    with pytest.raises(HostError, match=r"zk1: .*snapshot\.5 is another file each time that it is copied"):
+        copy_server(host, tmp_path / "servers")
+    assert not (tmp_path / "servers" / "zk1").exists()
+
+
+def test_a_bookie_that_answers_though_none_is_seen_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of hosts may lack it: it deletes, whatever was stopped."""
+    conductor, _ = make_conductor(tmp_path, {"bookies off": "off"})
+    monkeypatch.setattr(conductor, "_stop_bookie", lambda bookie: (bookie.name, []))
+    monkeypatch.setattr(conductor, "_run", lambda *_, **__: {"bookies": [{"id": "b9:3181", "answers": True}]})
+    with pytest.raises(GuardRefusedError, match="b9:3181 still answers; name every bookie in the file of hosts"):
+        conductor._stop_bookies()

@@ -16,6 +16,7 @@ from reconcile.report.pages import FINDINGS_SHOWN, plan_page
 from reconcile.report.picture import BOOKIES_DRAWN
 from recovery.dataset import Dataset, open_dataset
 from recovery.model import tables
+from tests.support.command import run
 from tests.support.findings import finding
 from tests.support.inventories import write_inventory
 from tests.support.plan_folder import Ledger, write_plan
@@ -149,6 +150,18 @@ def test_the_picture_shows_shares_and_bookies(tmp_path: Path) -> None:
     ]
     assert re.findall(r'<li class="tile (\w+)', text) == ["gone", "incomplete", "complete"]
     assert page.links[:3] == ["#reasons", "#back", "#reasons"]
+
+
+def test_the_page_and_the_screen_count_the_same_entries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the danger of a restore nobody asks which of two numbers is right."""
+    ledgers = [Ledger(n, [(0, ("b1", "b2"))], last=1499) for n in range(3)]
+    ledgers += [Ledger(9, [(0, ("b1",))], last=9, reason="no_key")]
+    plan = write_plan(tmp_path / "plan", ledgers, coverage=coverage(["b1", "b2"]))
+    drawn = re.findall(r'aria-label="([0-9,]+) entries: (come back|held)', page_of(plan)[0])
+    shown = run(capsys, "plan", "show", tmp_path / "plan").out
+    [line] = [line for line in shown.splitlines() if "entries of lost ledgers:" in line]
+    assert drawn == [("4,500", "come back"), ("10", "held")]
+    assert [(count, outcome) for outcome, count in re.findall(r"% ([a-z ]+) \(([0-9,]+)\)", line)] == drawn
 
 
 def test_what_to_do_now_stands_first(tmp_path: Path) -> None:

@@ -333,6 +333,9 @@ def test_a_thaw_that_would_lose_data_is_refused(
     assert missing.code == 5
     assert "2 of the 7" in missing.err
     assert "815, 4711" in missing.err
+    following = run(capsys, *thaw, "--json").result["next"]
+    assert "--accept-absent 2" in following
+    assert missing.err.rstrip().endswith(following)
     assert run(capsys, *thaw, "--accept-absent", "1").code == 5
     whole = write_inventory(tmp_path / "whole", "b1", IDS, instance="7d3e")
     needless = run(capsys, "thaw", "--metadata", address, "--inventory", whole, "--accept-absent", "1")
