@@ -116,8 +116,6 @@ def count_naming(stored: pa.Table, bookies: Iterable[str], but: pa.Table | None 
         but: key columns of ledgers to leave out, for example marked ones.
     """
     gone = pa.array(sorted(bookies), pa.string())
-    if not len(gone) or not stored.num_rows:
-        return {}
     segments = stored["segments"].combine_chunks()
     members = pc.struct_field(pc.list_flatten(segments), "members")
     row_of = pc.list_parent_indices(segments).take(pc.list_parent_indices(members))

@@ -1,5 +1,7 @@
 """Findings of bookies: what names each, and what is counted."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -9,12 +11,14 @@ from reconcile.check.scrutiny.bookie_findings import (
     list_listing_doubts,
     list_silent,
     list_suspect_disks,
+    list_unaware,
     list_unresolved,
     read_lost_bookie_delay,
 )
+from reconcile.check.scrutiny.replication import StoredReplication
 from recovery.errors import Reason
 from recovery.model import tables
-from tests.reconcile.check.scrutiny.test_replication import node, stored
+from tests.reconcile.check.scrutiny.test_replication import around, node, stored
 from tests.support.inventories import fill_row
 
 
@@ -68,3 +72,19 @@ def test_a_ledger_that_names_a_bookie_counts_once() -> None:
     assert count_naming(records, ["bk1", "bk9"]) == {"bk1": 3}
     assert count_naming(records, ["bk1", "bk2"], records.slice(0, 1)) == {"bk1": 2, "bk2": 2}
     assert count_naming(records, []) == count_naming(records.slice(0, 0), ["bk1"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("replication", "why"),
+    [
+        (around([], auditor=False), "no auditor is elected"),
+        (replace(around([], auditor=False), disabled="replication is disabled"), "replication is disabled"),
+    ],
+)
+def test_why_nobody_marks_is_what_the_store_shows_however_long_it_lasts(
+    replication: StoredReplication, why: str
+) -> None:
+    """That nobody is elected, or that somebody disabled it, comes before how long the bookie is gone."""
+    for waited_s in (0.0, 1e6):
+        [found] = list_unaware({"bk1": 3}, replication, 10.0, {"bk1": waited_s})
+        assert (found.subject, [one.value for one in found.statements]) == ("bk1", ["none", 3, why])

@@ -137,6 +137,7 @@ def test_a_bookie_is_waited_for_as_often_as_was_asked_and_a_change_is_followed_t
     suspect = Suspect(LedgerLook(1, findings=frozenset({"lost"})))
     kinds = [look_again(replace(suspect, waits=waits), dark, rechecks=RECHECKS).kind for waits in range(RECHECKS + 1)]
     assert kinds == [SuspectKind.WAITS] * RECHECKS + [SuspectKind.UNDECIDED]
+    assert look_again(suspect, LedgerLook(1), rechecks=RECHECKS).kind is SuspectKind.CLEAN
     other = LedgerLook(2, findings=frozenset({"lost"}))
     ends = [look_again(replace(suspect, changes=n), other, rechecks=RECHECKS) for n in range(MOST_CHANGES + 1)]
     assert [end.reason for end in ends] == [None] * MOST_CHANGES + ["changing"]
