@@ -201,6 +201,8 @@ TENS: Final = [e for e in range(40) if e % 10 != 9]
         ({"a": TENS, "b": TENS}, (5, 2), 1, None),
         ({"a": TENS, "b": TENS}, (5, 4), 1, None),
         ({"a": TENS, "b": TENS}, (3, 2), 1, "10/9"),
+        # What is behind the last run is no hole.
+        ({name: [e for e in range(17) if e % 6 != 5] for name in "ab"}, (5, 3), 1, None),
         # One bookie, two patterns, two runs, or as many as the ensemble may have changed.
         ({"a": stripes(3, 2)["a"], "b": [*range(30)]}, (4, 3), 1, None),
         ({"a": stripes(3, 2)["a"], "b": stripes(4, 2)["b"]}, (4, 3), 1, None),
