@@ -244,7 +244,7 @@ class Site:
         if is_process:
             return process("rescue", *words, "--json", patience_s=600)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("reconcile.cli.rescue.conductor.run_own", _run_here)
+            patched.setattr("reconcile.cli.rescue.open_rescue.run_own", _run_here)
             return call("rescue", *words, "--json")
 
     def read_record(self) -> dict[str, Any]:

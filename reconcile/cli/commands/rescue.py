@@ -111,7 +111,8 @@ class Incident:
 
 
 def _run(incident: Incident, output: Output, say: Callable[[str], None], command: str) -> Result:
-    from reconcile.cli.rescue.conductor import Conductor
+    from reconcile.cli.rescue.conductor import conduct
+    from reconcile.cli.rescue.open_rescue import OpenRescue
     from reconcile.cli.rescue.record import RescueRecord
     from recovery.out_folder import lock_folder
 
@@ -127,7 +128,7 @@ def _run(incident: Incident, output: Output, say: Callable[[str], None], command
 
         try:
             given = (incident.hosts, incident.uri, record, output, say, ask, incident.topic, incident.approvals)
-            done = Conductor(*given).run()
+            done = conduct(OpenRescue(*given))
         except _UnansweredError as error:
             return _make_waiting(error.questions, command)
     return Result(
@@ -217,7 +218,7 @@ def _show_status(out: Path) -> Result:
 def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Iterator[str]:
     """Yield every step with what it runs, as far as that is known before anything was looked at."""
     from reconcile.cli.rescue import scripts
-    from reconcile.cli.rescue.conductor import name_rehearsal
+    from reconcile.cli.rescue.review import name_rehearsal
     from reconcile.cli.rescue.transports import make_command
     from reconcile.stores import has_rights
 

@@ -28,13 +28,23 @@ from reconcile.cli.command import Exit
 from reconcile.cli.options import now
 from reconcile.cli.output import Output
 from reconcile.cli.rescue import questions
-from reconcile.cli.rescue.conductor import Conductor
+from reconcile.cli.rescue.collect import collect
+from reconcile.cli.rescue.conductor import conclude, conduct
 from reconcile.cli.rescue.copies import FetchedBookie, Gap, SavedLedgers, collect_bookie, copy_server, export_ledgers
+from reconcile.cli.rescue.freezes import freeze, name_thaw, thaw
 from reconcile.cli.rescue.hosts import BookieHost, BookieRow, Host, ServerRow, Transport, read_hosts
+from reconcile.cli.rescue.look import read_history, require_lost
+from reconcile.cli.rescue.open_rescue import OpenRescue
 from reconcile.cli.rescue.own_commands import Ran, run_own
 from reconcile.cli.rescue.record import RescuePhase, RescueQuestion, RescueRecord, read_answers, read_record
+from reconcile.cli.rescue.recover import export_older, settle_older, settle_topics
+from reconcile.cli.rescue.restore import restore
+from reconcile.cli.rescue.rights import answer_rights, choose_rights
 from reconcile.cli.rescue.scripts import Process, build_kill, build_start, build_stop, parse_processes
+from reconcile.cli.rescue.start import start, start_bookie
+from reconcile.cli.rescue.stop import stop, stop_bookies
 from reconcile.cli.rescue.transports import HostError, make_command, require_done, run_script
+from reconcile.cli.rescue.undelete import undelete
 from reconcile.deletes.approvals import Approvable, Subject, make_approval
 from reconcile.errors import GuardRefusedError
 from reconcile.estimates import EstimatedStep
@@ -396,12 +406,12 @@ def test_rights_that_are_none_are_asked_for_again(answer: str, is_one: bool, tmp
         record.take_answer(asked[0], answer)
 
     hosts = read_hosts(write_hosts(tmp_path))
-    conductor = Conductor(hosts, "zk://a/l", record, Output(as_json=True, progress="none"), lambda _: None, ask)
+    rescue = OpenRescue(hosts, "zk://a/l", record, Output(as_json=True, progress="none"), lambda _: None, ask)
     if is_one:
-        assert conductor._answer_rights(question) == record.find_answer("rights") == answer
+        assert answer_rights(rescue, question) == record.find_answer("rights") == answer
         return
     with pytest.raises(GuardRefusedError, match=f"'{answer}', which is not scheme:id:perms"):
-        conductor._answer_rights(question)
+        answer_rights(rescue, question)
     assert record.find_answer("rights") is None
 
 
@@ -422,8 +432,8 @@ def test_only_older_ledgers_of_ids_in_the_store_are_given_up(tmp_path: Path) -> 
     record = RescueRecord.open(tmp_path, "zk://a/l", now)
     record.take_answer(questions.ask_for_older_ledgers(1), "lost")
     output = Output(as_json=True, progress="none")
-    conductor = Conductor(read_hosts(write_hosts(tmp_path)), "zk://a/l", record, output, lambda _: None, lambda _: None)
-    words = list(conductor._settle_older({"plan": str(plan.path), "counts": plan.manifest["counts"]}))
+    rescue = OpenRescue(read_hosts(write_hosts(tmp_path)), "zk://a/l", record, output, lambda _: None, lambda _: None)
+    words = list(settle_older(rescue, {"plan": str(plan.path), "counts": plan.manifest["counts"]}))
     assert words == ["--accept-loss-of", str(tmp_path / "older-lost.txt")]
     assert Path(words[1]).read_text() == "9\n"
     assert record.find_phase(RescuePhase.DECIDE)["older"] == sorted("89", key=lambda n: LedgerId(0, int(n)).bucket)
@@ -445,16 +455,16 @@ def test_older_ledgers_that_may_not_all_be_saved_are_asked_about(
         asked.append(words)
         return SavedLedgers("written", problem)
 
-    monkeypatch.setattr("reconcile.cli.rescue.conductor.export_ledgers", save)
+    monkeypatch.setattr("reconcile.cli.rescue.recover.export_ledgers", save)
     output = Output(as_json=True, progress="none")
-    conductor = Conductor(read_hosts(write_hosts(tmp_path)), "zk://a/l", record, output, lambda _: None, lambda _: None)
+    rescue = OpenRescue(read_hosts(write_hosts(tmp_path)), "zk://a/l", record, output, lambda _: None, lambda _: None)
     if answer == "no":
         with pytest.raises(GuardRefusedError, match="may not be all: bk1: no cookie"):
-            conductor._export_older(["8"])
+            export_older(rescue, ["8"])
         assert record.find_answer(question.id) is None
     else:
-        conductor._export_older(["8"])
-        conductor._export_older(["8"])
+        export_older(rescue, ["8"])
+        export_older(rescue, ["8"])
     # What was saved whole is not saved again.
     assert len(asked) == (2 if answer == "yes" else 1)
 
@@ -493,21 +503,21 @@ def test_only_a_store_that_was_seen_empty_counts_as_lost(
     seen: dict[str, object], answer: str | None, said: str | None, tmp_path: Path
 ) -> None:
     """Of any other a person says so; no ends the run, and is asked again."""
-    conductor, asked = make_conductor(tmp_path, {} if answer is None else {"store": answer})
+    rescue, asked = open_rescue(tmp_path, {} if answer is None else {"store": answer})
     if said is None:
-        conductor._require_lost(seen)
+        require_lost(rescue, seen)
     else:
         with pytest.raises(GuardRefusedError, match=said):
-            conductor._require_lost(seen)
+            require_lost(rescue, seen)
         assert read_record(tmp_path)["answers"] == {}  # type: ignore[index]  # it is there
     assert asked == ([] if answer is None else ["store"])
     with pytest.raises(GuardRefusedError, match="leave --topic out"):
-        make_conductor(tmp_path / "topic", {}, topic="persistent://a/b/c")[0]._require_lost(seen)
+        require_lost(open_rescue(tmp_path / "topic", {}, topic="persistent://a/b/c")[0], seen)
 
 
-def make_conductor(
+def open_rescue(
     folder: Path, answers: dict[str, str], *, uri: str = "zk://a/l", topic: str | None = None, text: str = BOOKIE
-) -> tuple[Conductor, list[str]]:
+) -> tuple[OpenRescue, list[str]]:
     """Return a rescue that is answered so, and what it has asked so far; a question without an answer is an error."""
     folder.mkdir(exist_ok=True)
     record, asked = RescueRecord.open(folder, uri, now, topic=topic), list[str]()
@@ -518,7 +528,7 @@ def make_conductor(
             record.take_answer(question, answers[question.id])
 
     output = Output(as_json=True, progress="none")
-    return Conductor(read_hosts(write_hosts(folder, text)), uri, record, output, lambda _: None, ask, topic), asked
+    return OpenRescue(read_hosts(write_hosts(folder, text)), uri, record, output, lambda _: None, ask, topic), asked
 
 
 @pytest.mark.parametrize(("answer", "words"), [("yes", ["--adopt-candidates"]), ("no", [])])
@@ -526,9 +536,9 @@ def test_ledgers_after_the_snapshot_are_adopted_if_a_person_says_so(
     answer: str, words: list[str], tmp_path: Path
 ) -> None:
     """It is asked only where records name their topics."""
-    conductor, asked = make_conductor(tmp_path, {"adopt": answer})
-    assert (list(conductor._settle_topics({})), asked) == ([], [])
-    assert (list(conductor._settle_topics({"candidates": {"record": 3}})), asked) == (words, ["adopt"])
+    rescue, asked = open_rescue(tmp_path, {"adopt": answer})
+    assert (list(settle_topics(rescue, {})), asked) == ([], [])
+    assert (list(settle_topics(rescue, {"candidates": {"record": 3}})), asked) == (words, ["adopt"])
 
 
 def test_older_ledgers_that_a_person_saved_are_neither_exported_nor_given_up(
@@ -541,11 +551,11 @@ def test_older_ledgers_that_a_person_saved_are_neither_exported_nor_given_up(
     )
     segments = [(0, ["b1", "b2", "b3"])]
     plan = write_plan(tmp_path / "plan", [PlanLedger(7, segments)], findings=findings, reused=[LedgerId(0, 9)])
-    monkeypatch.setattr("reconcile.cli.rescue.conductor.export_ledgers", pytest.fail)
-    conductor, asked = make_conductor(tmp_path, {"older ledgers": "saved"})
-    assert not list(conductor._settle_older({"plan": str(plan.path), "counts": {"ids_reused": 1}}))
+    monkeypatch.setattr("reconcile.cli.rescue.recover.export_ledgers", pytest.fail)
+    rescue, asked = open_rescue(tmp_path, {"older ledgers": "saved"})
+    assert not list(settle_older(rescue, {"plan": str(plan.path), "counts": {"ids_reused": 1}}))
     assert asked == ["older ledgers"]
-    assert conductor._record.find_phase(RescuePhase.DECIDE)["older"] == ["9"]
+    assert rescue.record.find_phase(RescuePhase.DECIDE)["older"] == ["9"]
 
 
 @pytest.mark.parametrize(
@@ -565,40 +575,40 @@ def test_what_is_gone_is_given_up_by_name(
         "bk1": FetchedBookie("bk1", "b1:3181", False, "half", (Gap("/disk2", True),), ("/disk1", "/disk2")),
         "bk2": FetchedBookie("bk2", None, is_complete=False, verdict="not collected"),
     }
-    monkeypatch.setattr("reconcile.cli.rescue.conductor.collect_bookie", lambda bookie, *_: collected[bookie.name])
+    monkeypatch.setattr("reconcile.cli.rescue.collect.collect_bookie", lambda bookie, *_: collected[bookie.name])
     answers = {"folder /disk2 of bk1": of_folder, "disks of bk2": of_bookie, "id of bk2": "b2:3181"}
-    conductor, asked = make_conductor(tmp_path, answers, text=BOOKIE + BOOKIE.replace("bk1", "bk2"))
-    conductor._record.find_phase(RescuePhase.LOOK)["kind"] = "lost"
-    conductor._collect()
+    rescue, asked = open_rescue(tmp_path, answers, text=BOOKIE + BOOKIE.replace("bk1", "bk2"))
+    rescue.record.find_phase(RescuePhase.LOOK)["kind"] = "lost"
+    collect(rescue)
     assert sorted(asked) == sorted(answers)
-    conductor._write_incident()
+    rescue.write_incident()
     written = tomllib.loads((tmp_path / "incident.toml").read_text())
     assert (written["bookies"], written.get("lost")) == (["b1:3181", "b2:3181"], lost)
-    assert conductor._build_disk_options("all") == ["--sample", "all", "--disk", "b1:3181=/disk1"]
+    assert rescue.build_disk_options("all") == ["--sample", "all", "--disk", "b1:3181=/disk1"]
 
 
 def _collect_one_of_two(
     folder: Path, monkeypatch: pytest.MonkeyPatch, recorded: set[str], answers: dict[str, str]
-) -> tuple[Conductor, list[RescueQuestion]]:
+) -> tuple[OpenRescue, list[RescueQuestion]]:
     """Return a rescue of a bookie that was collected and of one without disks, and the questions that it asks."""
     collected = {
         "bk1": FetchedBookie("bk1", "b1:3181", is_complete=True, verdict="whole"),
         "bk2": FetchedBookie("bk2", None, is_complete=False, verdict="not collected"),
     }
-    monkeypatch.setattr("reconcile.cli.rescue.conductor.collect_bookie", lambda bookie, *_: collected[bookie.name])
-    monkeypatch.setattr("reconcile.cli.rescue.conductor.list_recorded_bookies", lambda *_: frozenset(recorded))
+    monkeypatch.setattr("reconcile.cli.rescue.collect.collect_bookie", lambda bookie, *_: collected[bookie.name])
+    monkeypatch.setattr("reconcile.cli.rescue.collect.list_recorded_bookies", lambda *_: frozenset(recorded))
     text = BOOKIE + BOOKIE.replace("bk1", "bk2")
-    conductor, _ = make_conductor(folder, answers, text=text)
+    rescue, _ = open_rescue(folder, answers, text=text)
     asked: list[RescueQuestion] = []
 
     def ask(listed: Sequence[RescueQuestion]) -> None:
         asked.extend(listed)
         for question in listed:
-            conductor._record.take_answer(question, answers[question.id])
+            rescue.record.take_answer(question, answers[question.id])
 
-    monkeypatch.setattr(conductor, "_ask", ask)
-    conductor._record.find_phase(RescuePhase.LOOK)["kind"] = "lost"
-    return conductor, asked
+    monkeypatch.setattr(rescue, "ask", ask)
+    rescue.record.find_phase(RescuePhase.LOOK)["kind"] = "lost"
+    return rescue, asked
 
 
 @pytest.mark.parametrize("recorded", [{"b1:3181", "b2:3181"}, {"b1:3181", "b2:3181", "b3:3181"}, {"b1:3181"}])
@@ -607,8 +617,8 @@ def test_the_id_of_a_bookie_without_disks_is_asked_for(
 ) -> None:
     """With the ids that snapshots name and no other bookie has; the only one is recommended, and not just taken."""
     answers = {"disks of bk2": "gone", "id of bk2": "b2:3181"}
-    conductor, asked = _collect_one_of_two(tmp_path, monkeypatch, recorded, answers)
-    conductor._collect()
+    rescue, asked = _collect_one_of_two(tmp_path, monkeypatch, recorded, answers)
+    collect(rescue)
     assert [question.id for question in asked] == list(answers)
     [question] = asked[1:]
     left = sorted(recorded - {"b1:3181"})
@@ -616,7 +626,7 @@ def test_the_id_of_a_bookie_without_disks_is_asked_for(
     assert question.recommended == (left[0] if len(left) == 1 else None)
     assert all(name in question.known[0] for name in left)
     assert all(question.choices.values())
-    conductor._write_incident()
+    rescue.write_incident()
     written = tomllib.loads((tmp_path / "incident.toml").read_text())
     assert (written["lost"], written["bookies"]) == (["b2:3181"], ["b1:3181", "b2:3181"])
 
@@ -628,17 +638,17 @@ def test_no_bookie_gets_an_id_that_is_not_its_own(
     """The file of hosts may lack the bookie whose id is left: nothing of that one is given up for another."""
     recorded = {"b1:3181", "b9:3181"} if answer == "none" else {"b1:3181"}
     answers = {"disks of bk2": "gone", "id of bk2": answer}
-    conductor, asked = _collect_one_of_two(tmp_path, monkeypatch, recorded, answers)
+    rescue, asked = _collect_one_of_two(tmp_path, monkeypatch, recorded, answers)
     with pytest.raises(GuardRefusedError, match=f"id of bk2: .*{said}.*write the `id`"):
-        conductor._collect()
+        collect(rescue)
     # It is asked again, and no longer where the file names the id.
-    assert conductor._record.find_answer("id of bk2") is None
+    assert rescue.record.find_answer("id of bk2") is None
     write_hosts(tmp_path, BOOKIE + BOOKIE.replace("bk1", "bk2") + 'id = "b2:3181"\n')
-    conductor._hosts = read_hosts(tmp_path / "hosts.toml")
+    rescue.hosts = read_hosts(tmp_path / "hosts.toml")
     asked.clear()
-    conductor._collect()
+    collect(rescue)
     assert asked == []
-    conductor._write_incident()
+    rescue.write_incident()
     assert tomllib.loads((tmp_path / "incident.toml").read_text())["lost"] == ["b2:3181"]
 
 
@@ -660,9 +670,9 @@ def test_a_bookie_that_crashed_after_its_start_is_started_again(
         registered = f"/crashed-{has_crashed}/ledgers/available/127.0.0.1:{port}"
         opened.store.write([Write(registered, b"")])
         text = BOOKIE + f"start = {json.dumps(f'touch {tmp_path}/up')}\n"
-        conductor, _ = make_conductor(tmp_path, {}, uri=uri, text=text)
+        rescue, _ = open_rescue(tmp_path, {}, uri=uri, text=text)
         name = f"127.0.0.1:{port}"
-        conductor._record.find_phase(RescuePhase.START)["started"] = {"bk1": name}
+        rescue.record.find_phase(RescuePhase.START)["started"] = {"bk1": name}
         awaited: list[str] = []
 
         def wait(is_so: Callable[[], bool], what_came: str) -> None:
@@ -674,9 +684,9 @@ def test_a_bookie_that_crashed_after_its_start_is_started_again(
                 opened.store.write([Write(registered, b"")])
             assert is_so()
 
-        monkeypatch.setattr(conductor, "_await", wait)
-        [bookie] = conductor._hosts.bookies
-        conductor._start_bookie(bookie, name)
+        monkeypatch.setattr(rescue, "wait_until", wait)
+        [bookie] = rescue.hosts.bookies
+        start_bookie(rescue, bookie, name)
     assert ((tmp_path / "up").exists(), len(awaited)) == ((True, 2) if has_crashed else (False, 0))
 
 
@@ -717,8 +727,8 @@ def test_rights_of_a_secured_store_are_asked_for(zookeeper_server: ZooKeeperServ
     client.close()
     for name, answers, given in (("open", {}, None), ("secured", {"rights": rights}, rights)):
         uri = f"zk+hierarchical://{zookeeper_server.hosts}/{name}-rights/ledgers"
-        conductor, asked = make_conductor(tmp_path / name, answers, uri=uri)
-        assert (conductor._choose_rights(plan), asked) == (given, list(answers))
+        rescue, asked = open_rescue(tmp_path / name, answers, uri=uri)
+        assert (choose_rights(rescue, plan), asked) == (given, list(answers))
 
 
 @pytest.mark.real
@@ -752,17 +762,17 @@ def test_deletes_are_taken_back_frozen_or_not(
         code, result = results[str(words[0])]
         return Ran(code, {"verdict": "done", **result}, 0.1)
 
-    monkeypatch.setattr("reconcile.cli.rescue.conductor.run_own", run_own)
+    monkeypatch.setattr("reconcile.cli.rescue.open_rescue.run_own", run_own)
     with open_store(uri := f"zk+hierarchical://{zookeeper_server.hosts}/{answer}/ledgers", writable=True) as opened:
         fill_store(opened.store, f"/{answer}/ledgers", Layout.HIERARCHICAL, [Ledger(LedgerId(0, 1))])
     answers = {"kind": "deletes", "freeze": answer, "session 0x1": "mistake", "confirm": "aaaaaaaa"}
-    conductor, asked = make_conductor(tmp_path / "out", answers, uri=uri)
-    ended = conductor.run()
+    rescue, asked = open_rescue(tmp_path / "out", answers, uri=uri)
+    ended = conduct(rescue)
     assert (ended.kind, ended.is_read, asked) == ("deletes", True, list(answers))
     names = [words[0] for words in commands]
     middle = ["undelete", "undelete", "plan", "apply", "verify"]
-    freeze, thaw = (["freeze"] * 2, ["thaw"]) if answer == "freeze" else ([], [])
-    assert names == ["preflight", *freeze, *middle, *thaw]
+    freezes, thaws = (["freeze"] * 2, ["thaw"]) if answer == "freeze" else ([], [])
+    assert names == ["preflight", *freezes, *middle, *thaws]
     assert all("--deletes-only" in words for words in commands if words[0] == "freeze")
     [apply] = [words for words in commands if words[0] == "apply"]
     assert ("--accept-unfrozen" in apply) == (answer == "no")
@@ -806,25 +816,25 @@ def test_a_dry_run_prints_every_step_and_makes_nothing(tmp_path: Path, capsys: p
 
 def _conduct(
     folder: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, dict[str, Any]], approvals: Sequence[Path] = ()
-) -> tuple[Conductor, list[list[str]]]:
+) -> tuple[OpenRescue, list[list[str]]]:
     """Return a rescue of deletes that is decided, and the commands that it runs, each with the result that is named."""
     record = RescueRecord.open(folder, "zk://a/l", now)
     record.find_phase(RescuePhase.LOOK)["bookies"] = []
     record.find_phase(RescuePhase.DECIDE).update(plan=str(folder / "plan"), hash="ab")
     output, hosts = Output(as_json=True, progress="none"), read_hosts(write_hosts(folder))
-    conductor = Conductor(hosts, "zk://a/l", record, output, lambda _: None, lambda _: None, approvals=approvals)
+    rescue = OpenRescue(hosts, "zk://a/l", record, output, lambda _: None, lambda _: None, approvals=approvals)
     ran: list[list[str]] = []
 
     def keep(*words: object, codes: object) -> dict[str, Any]:
         ran.append([str(word) for word in words])
         return answers.get(ran[-1][0], {})
 
-    monkeypatch.setattr(conductor, "_run", keep)
-    monkeypatch.setattr(Conductor, "_count_writes", lambda _: 1)
-    monkeypatch.setattr(Conductor, "_kind", "deletes")
-    monkeypatch.setattr(Conductor, "_is_frozen", True)
-    monkeypatch.setattr(Conductor, "_is_stopped", False)
-    return conductor, ran
+    monkeypatch.setattr(rescue, "run", keep)
+    monkeypatch.setattr(OpenRescue, "count_writes", lambda _: 1)
+    monkeypatch.setattr(OpenRescue, "kind", "deletes")
+    monkeypatch.setattr(OpenRescue, "is_frozen", True)
+    monkeypatch.setattr(OpenRescue, "is_stopped", False)
+    return rescue, ran
 
 
 def test_each_command_is_given_the_approvals_of_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -834,12 +844,12 @@ def test_each_command_is_given_the_approvals_of_what_it_does(tmp_path: Path, mon
     for kind, path in files.items():
         write_approval(make_approval(Subject(kind, "ab" * 32), now(), timedelta(days=1), ann.private), path)
     waiting = {"exit_code": Exit.REFUSED, "verdict": "thaw waits for its hash", "hash": "cd"}
-    conductor, ran = _conduct(tmp_path, monkeypatch, {"thaw": waiting}, list(files.values()))
-    conductor._restore()
-    conductor._thaw()
+    rescue, ran = _conduct(tmp_path, monkeypatch, {"thaw": waiting}, list(files.values()))
+    restore(rescue)
+    thaw(rescue)
     given = {(words[0], words[place + 1]) for words in ran for place, word in enumerate(words) if word == "--approval"}
     assert given == {("apply", str(files[Approvable.PLAN])), ("thaw", str(files[Approvable.THAW]))}
-    assert str(files[Approvable.THAW]) in conductor._name_thaw()
+    assert str(files[Approvable.THAW]) in name_thaw(rescue)
 
 
 def test_an_approval_that_is_none_is_named_before_anything_is_done(
@@ -854,13 +864,13 @@ def test_an_approval_that_is_none_is_named_before_anything_is_done(
 
 def test_what_a_step_takes_is_said_by_what_it_took_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this incident, on these machines; before it ran here, by what was measured elsewhere."""
-    conductor, _ = _conduct(tmp_path, monkeypatch, {})
+    rescue, _ = _conduct(tmp_path, monkeypatch, {})
     said: list[str] = []
-    monkeypatch.setattr(conductor, "_say", said.append)
-    conductor._expect(EstimatedStep.APPLY, 1_000_000)
-    conductor._record.add_command("bkmeta rehearse", 0, "done", 120.0)
-    conductor._measure(EstimatedStep.APPLY, 1_000)
-    conductor._expect(EstimatedStep.APPLY, 2_000)
+    monkeypatch.setattr(rescue, "say", said.append)
+    rescue.expect(EstimatedStep.APPLY, 1_000_000)
+    rescue.record.add_command("bkmeta rehearse", 0, "done", 120.0)
+    rescue.measure(EstimatedStep.APPLY, 1_000)
+    rescue.expect(EstimatedStep.APPLY, 2_000)
     assert said == [
         "  apply takes about 13 minutes, by what was measured on two cores",
         "  apply takes about 4 minutes, by what it took here",
@@ -870,9 +880,9 @@ def test_what_a_step_takes_is_said_by_what_it_took_here(tmp_path: Path, monkeypa
 def test_a_freeze_that_is_refused_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no hash then that could be confirmed."""
     refused = {"exit_code": Exit.REFUSED, "verdict": "/ledgers/00: you have no ADMIN", "next": ""}
-    conductor, ran = _conduct(tmp_path, monkeypatch, {"freeze": refused})
+    rescue, ran = _conduct(tmp_path, monkeypatch, {"freeze": refused})
     with pytest.raises(GuardRefusedError, match="you have no ADMIN"):
-        conductor._freeze()
+        freeze(rescue)
     assert [words[0] for words in ran] == ["freeze"]
 
 
@@ -900,21 +910,19 @@ def test_undelete_is_proposed_where_history_has_every_record(
 def test_history_that_cannot_be_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the question it is only said; where deletes are to be taken back the rescue ends with it."""
     text = BOOKIE + "[incident]\nsnapshots = ['catalog:///nowhere']\n"
-    conductor, _ = make_conductor(tmp_path, {}, text=text)
-    monkeypatch.setattr(
-        conductor, "_run", lambda *_, **__: {"verdict": "catalog:///nowhere: no such folder", "next": ""}
-    )
-    assert "sessions" not in conductor._read_history()
+    rescue, _ = open_rescue(tmp_path, {}, text=text)
+    monkeypatch.setattr(rescue, "run", lambda *_, **__: {"verdict": "catalog:///nowhere: no such folder", "next": ""})
+    assert "sessions" not in read_history(rescue)
     with pytest.raises(GuardRefusedError, match="nowhere: no such folder"):
-        conductor._undelete()
+        undelete(rescue)
 
 
 def test_what_is_waited_for_in_vain_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With how long, and what to do."""
-    conductor, _ = _conduct(tmp_path, monkeypatch, {})
-    monkeypatch.setattr("reconcile.cli.rescue.conductor._PATIENCE_S", -1)
+    rescue, _ = _conduct(tmp_path, monkeypatch, {})
+    monkeypatch.setattr("reconcile.cli.rescue.open_rescue.PATIENCE_S", -1)
     with pytest.raises(GuardRefusedError, match="this is not so yet: bk1: it is registered; read the bookie's log"):
-        conductor._await(lambda: False, "bk1: it is registered")
+        rescue.wait_until(lambda: False, "bk1: it is registered")
 
 
 @pytest.mark.parametrize(("layout", "begins"), [("flat", ["freeze", "thaw"]), ("hierarchical", ["freeze"])])
@@ -922,44 +930,44 @@ def test_replication_is_off_before_a_bookie_starts(
     layout: str, begins: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a freeze. Bookies of the flat layout do not start frozen: the thaw comes before, and refuses losses."""
-    conductor, ran = _conduct(tmp_path, monkeypatch, {name: {"exit_code": Exit.DONE} for name in ("freeze", "thaw")})
-    monkeypatch.setattr(Conductor, "_kind", "lost")
-    monkeypatch.setattr(Conductor, "_is_stopped", True)
-    monkeypatch.setattr(conductor, "_read_layout", lambda: Layout(layout))
-    monkeypatch.setattr(conductor, "_start_bookies", lambda: ran.append(["bookies start"]))
-    monkeypatch.setattr(conductor, "_read_back", lambda *_: {"verdict": "", "exit_code": Exit.DONE})
-    conductor._start()
+    rescue, ran = _conduct(tmp_path, monkeypatch, {name: {"exit_code": Exit.DONE} for name in ("freeze", "thaw")})
+    monkeypatch.setattr(OpenRescue, "kind", "lost")
+    monkeypatch.setattr(OpenRescue, "is_stopped", True)
+    monkeypatch.setattr(rescue, "read_layout", lambda: Layout(layout))
+    monkeypatch.setattr("reconcile.cli.rescue.start.start_bookies", lambda _: ran.append(["bookies start"]))
+    monkeypatch.setattr(rescue, "read_back", lambda *_: {"verdict": "", "exit_code": Exit.DONE})
+    start(rescue)
     names = [words[0] for words in ran]
     assert names == [*begins, "bookies start", *(["thaw"] if layout == "hierarchical" else [])]
-    assert any("autorecovery -enable" in line for line in conductor._end().left)
+    assert any("autorecovery -enable" in line for line in conclude(rescue).left)
 
 
 def test_the_store_is_copied_before_any_bookie_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the copies no bookie that is stopped takes anything away, and a copy that fails stops nothing."""
     server = "[[server]]\nname = 'zk1'\ntransport = 'local'\nfolders = ['/var/lib/zookeeper']\n"
-    conductor, _ = make_conductor(tmp_path, {"bookies off": "off"}, text=BOOKIE + server)
-    conductor._record.find_phase(RescuePhase.LOOK)["kind"] = "lost"
+    rescue, _ = open_rescue(tmp_path, {"bookies off": "off"}, text=BOOKIE + server)
+    rescue.record.find_phase(RescuePhase.LOOK)["kind"] = "lost"
     done: list[str] = []
     monkeypatch.setattr(
-        "reconcile.cli.rescue.conductor.copy_server", lambda server, *_, **__: done.append(server.host.name)
+        "reconcile.cli.rescue.open_rescue.copy_server", lambda server, *_, **__: done.append(server.host.name)
     )
 
-    def stop(bookie: BookieHost) -> tuple[str, list[Process]]:
+    def stop_it(bookie: BookieHost) -> tuple[str, list[Process]]:
         done.append(bookie.name)
         return bookie.name, []
 
-    monkeypatch.setattr(conductor, "_stop_bookie", stop)
-    monkeypatch.setattr(conductor, "_run", lambda *_, **__: {"bookies": []})
-    conductor._stop()
+    monkeypatch.setattr("reconcile.cli.rescue.stop.stop_bookie", stop_it)
+    monkeypatch.setattr(rescue, "run", lambda *_, **__: {"bookies": []})
+    stop(rescue)
     assert done == ["zk1", "bk1"]
 
     def fail(*_: object, **__: object) -> None:
         raise HostError("zk1: no route to host")
 
     done.clear()
-    monkeypatch.setattr("reconcile.cli.rescue.conductor.copy_server", fail)
+    monkeypatch.setattr("reconcile.cli.rescue.open_rescue.copy_server", fail)
     with pytest.raises(HostError, match="zk1: no route"):
-        conductor._stop()
+        stop(rescue)
     assert done == []
 
 
@@ -1105,8 +1113,8 @@ def test_a_copied_file_has_its_hash(is_calm: bool, tmp_path: Path) -> None:
 
 def test_a_bookie_that_answers_though_none_is_seen_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file of hosts may lack it: it deletes, whatever was stopped."""
-    conductor, _ = make_conductor(tmp_path, {"bookies off": "off"})
-    monkeypatch.setattr(conductor, "_stop_bookie", lambda bookie: (bookie.name, []))
-    monkeypatch.setattr(conductor, "_run", lambda *_, **__: {"bookies": [{"id": "b9:3181", "answers": True}]})
+    rescue, _ = open_rescue(tmp_path, {"bookies off": "off"})
+    monkeypatch.setattr("reconcile.cli.rescue.stop.stop_bookie", lambda bookie: (bookie.name, []))
+    monkeypatch.setattr(rescue, "run", lambda *_, **__: {"bookies": [{"id": "b9:3181", "answers": True}]})
     with pytest.raises(GuardRefusedError, match="b9:3181 still answers; name every bookie in the file of hosts"):
-        conductor._stop_bookies()
+        stop_bookies(rescue)
