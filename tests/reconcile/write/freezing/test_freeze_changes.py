@@ -167,6 +167,26 @@ def test_only_what_a_freeze_made_is_removed_and_only_if_it_is_empty() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rights", "is_removed"),
+    [
+        (f"{OURS}:cdrwa,world:anyone:r,auth:x:r", True),
+        # The first ledger may come below it at any time.
+        (f"{OURS}:cdrwa,world:anyone:r,digest:client:hash:cr", False),
+        (f"{OURS}:cdrwa,world:anyone:cr", False),
+    ],
+)
+def test_what_others_may_create_in_stays(rights: str, *, is_removed: bool) -> None:
+    """Whoever else has rights there: one who may create is enough."""
+    store = _cluster()
+    store.write([Write(f"{ROOT}/00/0000/L0007", None, 0)])
+    store.write([Write(f"{ROOT}/00/0000", None, 0)])
+    store.set_acl(f"{ROOT}/00", rights, expected=0)
+    history = FreezeHistory(identity=OURS, originals={"/00": None}, frozen_as={"/00": {rights}}, former=OPEN)
+    history.root_txn = created_txn(store)
+    assert propose_thaw(store, ROOT, history).changes == (AclChange("/00", rights, None if is_removed else OPEN),)
+
+
+@pytest.mark.parametrize(
     ("originals", "former", "is_adopted"),
     [
         ({"/00": OPEN}, OPEN, True),
