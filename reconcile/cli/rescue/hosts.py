@@ -121,7 +121,7 @@ class _Row(OperatorTable, frozen=True, kw_only=True):
     command: Line | None = None
 
 
-class BookieRow(_Row, frozen=True, kw_only=True):
+class BookieTable(_Row, frozen=True, kw_only=True):
     """A [[bookie]] as the file has it."""
 
     conf: Line
@@ -132,7 +132,7 @@ class BookieRow(_Row, frozen=True, kw_only=True):
     copy: Line | None = None
 
 
-class ServerRow(_Row, frozen=True, kw_only=True):
+class ServerTable(_Row, frozen=True, kw_only=True):
     """A [[server]] as the file has it."""
 
     folders: Annotated[tuple[Line, ...], msgspec.Meta(min_length=1)]
@@ -140,8 +140,8 @@ class ServerRow(_Row, frozen=True, kw_only=True):
 
 class _File(OperatorTable, frozen=True):
     incident: dict[str, Any] = msgspec.field(default_factory=dict)
-    bookie: tuple[BookieRow, ...] = ()
-    server: tuple[ServerRow, ...] = ()
+    bookie: tuple[BookieTable, ...] = ()
+    server: tuple[ServerTable, ...] = ()
 
 
 def read_hosts(path: Path) -> Hosts:
@@ -164,7 +164,7 @@ def read_hosts(path: Path) -> Hosts:
     return Hosts(bookies, servers, read_values(path.absolute(), file.incident))
 
 
-def _take_bookie(path: Path, row: BookieRow) -> BookieHost:
+def _take_bookie(path: Path, row: BookieTable) -> BookieHost:
     copy = None if row.copy is None else path.absolute().parent / row.copy
     return BookieHost(_take_host(path, row), row.id, row.conf, row.process or row.conf, row.start, row.program, copy)
 

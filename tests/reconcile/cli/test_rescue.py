@@ -32,7 +32,7 @@ from reconcile.cli.rescue.collect import collect
 from reconcile.cli.rescue.conductor import conclude, conduct
 from reconcile.cli.rescue.copies import FetchedBookie, Gap, SavedLedgers, collect_bookie, copy_server, export_ledgers
 from reconcile.cli.rescue.freezes import freeze, name_thaw, thaw
-from reconcile.cli.rescue.hosts import BookieHost, BookieRow, Host, ServerRow, Transport, read_hosts
+from reconcile.cli.rescue.hosts import BookieHost, BookieTable, Host, ServerTable, Transport, read_hosts
 from reconcile.cli.rescue.look import read_history, require_lost
 from reconcile.cli.rescue.open_rescue import OpenRescue
 from reconcile.cli.rescue.own_commands import Ran, run_own
@@ -1081,8 +1081,8 @@ def test_the_page_has_every_key_of_hosts_and_every_step() -> None:
     keys = set(read_rows("## hosts.toml"))
     example = tomllib.loads(page.partition("## hosts.toml")[2].partition("```toml")[2].partition("```")[0])
     shown = {key for bookie in example["bookie"] for key in bookie}
-    assert keys | shown == set(BookieRow.__struct_fields__)
-    assert {key for server in example["server"] for key in server} == {*ServerRow.__struct_fields__} - {"command"}
+    assert keys | shown == set(BookieTable.__struct_fields__)
+    assert {key for server in example["server"] for key in server} == {*ServerTable.__struct_fields__} - {"command"}
     assert all(transport in read_rows("## hosts.toml")["transport"] for transport in Transport)
 
 
