@@ -167,7 +167,7 @@ class _Entry:
         return [f"{bookie}={folder}" for bookie, folders in value.items() for folder in self.files(folders)]
 
     def _wrong(self, wanted: str) -> InputError:
-        return InputError(f"{self._path}, {self._key}", f"is not {wanted}", "mend it")
+        return InputError(f"{self._path}, {self._key}", f"is not {wanted}", "fix it")
 
 
 _VALUES: Final = {

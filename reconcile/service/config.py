@@ -34,7 +34,7 @@ _INSTANCE: Final = "{instance}"
 _INSTANCE_NAME: Final = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+)(:[0-9]+)?(?=[,;]|$)")
 _ARGUMENTS: Final = ("delete_request", "delete_verify", "check_impact", "explain")
-_FORM: Final = "mend it; conf/serve.toml shows every key"
+_FORM: Final = "fix it; conf/serve.toml shows every key"
 _ANYWHERE: Final = ("0.0.0.0", "[::]")  # noqa: S104 - what others cannot ask
 
 

@@ -80,7 +80,7 @@ def main(minutes: float, first: int) -> int:
                     is_snapshot_known=kind.is_snapshot_known,
                     reconstruct=kind.reconstruct,
                 )
-            except Exception as error:  # noqa: BLE001 - of the simulator, too: the round goes on
+            except KeyError as error:  # of the simulator, once: a recovery that comes after a deletion
                 sys.stdout.write(f"{kind.what} {kind.name} seed {seed} tail {kind.tail}: {error!r}\n")
                 violations[kind.what] += 1
                 seed += 1
