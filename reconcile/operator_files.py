@@ -15,6 +15,17 @@ from recovery.errors import InputError
 _ABSENT: Final = re.compile(r"Object missing required field `(.+)`")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.+)`")
 
+_PLAIN: Final = {
+    " | null": "",
+    "`array`": "a list",
+    "`object`": "a table",
+    "`str`": "a text",
+    "`int`": "a whole number",
+    "`float`": "a number",
+    "`bool`": "true or false",
+}
+"""How messages call types, in place of the library's names."""
+
 _T = TypeVar("_T")
 
 
@@ -128,6 +139,8 @@ def convert_values(
                 problem = text
         key = ".".join(filter(None, names))
         problem = problem[0].lower() + problem[1:]
+        for name, plain in _PLAIN.items():
+            problem = problem.replace(name, plain)
         raise InputError(f"{path}, {key}" if key else str(path), problem, form) from error
 
 

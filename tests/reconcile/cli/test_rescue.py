@@ -101,10 +101,10 @@ def write_hosts(folder: Path, text: str = BOOKIE) -> Path:
         (BOOKIE + "start = ''\n", "bookie[0].start: is not text of one line"),
         ("[incident]\nstore = 'zk://h/l'\n" + BOOKIE, "has store in [incident]"),
         ("[incident]\nquorum = '3/2/2'\n" + BOOKIE, "has a key 'quorum'"),
-        ("bookie = 3\n", "bookie: expected `array`, got `int`"),
+        ("bookie = 3\n", "bookie: expected a list, got a whole number"),
         (
             BOOKIE + "[[server]]\nname = 'zk1'\ntransport = 'local'\nfolders = []\n",
-            "server[0].folders: expected `array` of length >= 1",
+            "server[0].folders: expected a list of length >= 1",
         ),
         (BOOKIE.replace('"bk1"', '"../x"'), "is not a name"),
     ],
@@ -381,7 +381,7 @@ def test_a_command_of_a_rescue_asks_no_person_by_itself(monkeypatch: pytest.Monk
 def test_answers_and_records_are_checked(tmp_path: Path) -> None:
     """An answer that is no choice, a file that is no object, a record of another store or kind."""
     (tmp_path / "a.json").write_text("[1]")
-    with pytest.raises(InputError, match=r"a\.json: expected `object`, got `array`"):
+    with pytest.raises(InputError, match=r"a\.json: expected a table, got a list"):
         read_answers(tmp_path / "a.json")
     record = RescueRecord.open(tmp_path, "zk://a/l", now)
     record.end(RescuePhase.LOOK)
