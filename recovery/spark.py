@@ -17,6 +17,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,7 @@ from recovery.errors import DatasetError, DiskError, InputError, SparkError
 from recovery.process_scope import defer_signals, keep_process_state
 
 if TYPE_CHECKING:  # for others' annotations, too: nothing else names PySpark
+    from pyspark import SparkConf
     from pyspark.sql import DataFrame as DataFrame  # noqa: PLC0414 - given on
     from pyspark.sql import SparkSession as SparkSession  # noqa: PLC0414 - given on
 
@@ -32,10 +34,26 @@ _PACKAGES: Final = ("recovery", "reconcile", "backends")
 """Below `_ROOT`: what a task may import of this program."""
 _JAVA_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Of the driver's JVM, which hands tasks out and gathers small answers: Java's second compiler would gain nothing."""
-_LOG_SETTINGS: Final = "log4j2-quiet.properties"
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2-quiet.properties")
+_OURS: Final = {
+    "spark.app.name": "bkmeta",
+    "spark.pyspark.driver.python": sys.executable,
+    "spark.driver.memory": "2g",  # the tasks' data is in their Python processes, not there
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOG_SETTINGS} {_JAVA_OPTIONS}",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_ALONE: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""On this host alone, without executors."""
+_PROPERTY: Final = re.compile(r"^\s*(spark\.[\w.-]+)[\s=:]+(\S.*?)\s*$", re.MULTILINE)
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""In the environment of a program that `spark-submit` started."""
+_JAVA: Final[list[Any]] = []
+"""The way to the Java process of this process, once there is one."""
+_PROGRAM: Final = "bkmeta.zip"
 _OLDEST_JAVA: Final = 17
 _BROKEN: Final = "dataset error"
-HERE: Final = "local[*]"
+_HERE: Final = "local[*]"
 """The master of a session on this host alone."""
 _INSTALL: Final = "install the extra: pip install 'bkmeta[spark]'"
 _RUN_AGAIN: Final = "run it again, into the same folder: what was begun there is cleared first"
@@ -77,86 +95,34 @@ def has_executors(master: str) -> bool:
 
 @contextmanager
 def session(
-    master: str, *, memory: str = "2g", python: Path | None = None, settings: Mapping[str, str] | None = None
+    master: str | None = None, *, python: Path | None = None, settings: Mapping[str, str] | None = None
 ) -> "Iterator[SparkSession]":
     """Give a Spark session and end it afterwards. Executors get this program, as a zip, and import it from there.
+
+    A session that this process has already, as a notebook has, is given as it is, and goes on afterwards. Spark's own
+    settings (`spark-defaults.conf`, the options of `spark-submit`) count before those that this program would choose.
 
     A service may live in this process: the environment, the search path of modules, the handlers of signals and stderr
     are what they were as soon as the session stands.
 
     Args:
-        master: as `spark-submit --master` takes it.
-        memory: of the driver's JVM; the tasks' data is in their Python processes, not there.
+        master: as `spark-submit --master` takes it; None: that of Spark's own settings, and without one this host.
         python: a file that executors get, too, and run as their Python: a packed environment, of PEX for example.
-            None: they find this process's Python, with all that the program needs, at the same place.
-        settings: Spark properties that win over ours.
+            None: that of Spark's own settings or of PYSPARK_PYTHON, else this process's, at the same place.
+        settings: Spark properties that win over all others.
 
     Raises:
         InputError: no pyspark, no Java that it can use, a master that does not answer, or a file that is of no use.
     """
     require_spark(master, python)
-    try:
-        from py4j.protocol import Py4JError  # noqa: PLC0415 - not installed on bookies, and slow to load
-        from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - as above
-        from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
-        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
-    except ImportError as error:
-        raise InputError("PySpark", f"is not whole ({error})", _INSTALL) from error
-    quiet = Path(__file__).with_name(_LOG_SETTINGS)
-    local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    executors = has_executors(master)
-    if not executors and "SPARK_HOME" not in os.environ:  # else Java may be of another Spark, with a PySpark of its own
-        local["spark.python.daemon.module"] = "recovery.spark_daemon"
-    interpreter = sys.executable if python is None else f"./{python.name}"
-    properties = {
-        "spark.master": master,
-        "spark.app.name": "bkmeta",
-        "spark.pyspark.python": interpreter,
-        "spark.pyspark.driver.python": sys.executable,
-        "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} {_JAVA_OPTIONS}",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        **(local if master.startswith("local") else {}),
-        # It is Spark that brings PySpark, by PYTHONPATH.
-        **({} if python is None else {"spark.executorEnv.PEX_INHERIT_PATH": "fallback"}),
-        **(settings or {}),
-    }
-    launcher = os.environ.get("SPARK_LAUNCHER_OPTS", _JAVA_OPTIONS)
-    environment = {"PYSPARK_PYTHON": interpreter, "SPARK_LAUNCHER_OPTS": launcher}
-    if not executors:
-        # Else Java looks this host's name up, which in a container nothing may know.
-        environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
-        # Workers inherit the environment: they must find these packages when run from a checkout, too.
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    with tempfile.TemporaryDirectory(prefix="bkmeta-spark-") as folder, defer_signals() as release_signals:
-        output = Path(folder) / "stderr.log"
-        with keep_process_state():
-            os.environ.update(environment)
-            try:
-                # The Java process stays with this process: a second session uses that of the first.
-                if SparkContext._gateway is None:  # noqa: SLF001 - PySpark tells it nowhere else
-                    with output.open("wb") as log:  # its warnings are not for our users
-                        conf = SparkConf().setAll([*properties.items()])
-                        gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call] # PySpark has no types here
-                    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as above
-                spark = SparkSession.builder.config(map=dict(properties)).getOrCreate()
-            except (PySparkException, Py4JError, OSError) as error:
-                log_text = output.read_text(errors="replace") if output.exists() else ""
-                reason = _shorten(log_text) or _shorten(str(error))
-                raise InputError("Spark", f"does not start with master {master!r}", f"it said: {reason}") from error
-            # A Java process that dies is reported once, where it is missed; this server would write to stderr besides.
-            accumulators: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - there is no other way to it
-            accumulators.handle_error = lambda *_: None
-            # It ends when it next looks, a second later: nobody needs to wait for that.
-            accumulators.shutdown = threading.Thread(target=accumulators.shutdown, daemon=True).start
-            if executors:
-                try:
-                    _ship(spark, Path(folder), python)
-                except BaseException:
-                    _stop(spark)
-                    raise
+    running = _find_running()
+    if running is not None:
+        if has_executors(running.sparkContext.master or _HERE):
+            _ship(running, python)
+        yield running
+        return
+    with defer_signals() as release_signals:
+        spark = _start(master, python, settings or {})
         try:
             release_signals()
             yield spark
@@ -164,9 +130,97 @@ def session(
             _stop(spark)
 
 
+def _find_running() -> "SparkSession | None":
+    try:
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - not installed on bookies, and slow to load
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+    except ImportError as error:
+        raise InputError("PySpark", f"is not whole ({error})", _INSTALL) from error
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None
+
+
+def _start(master: str | None, python: Path | None, settings: Mapping[str, str]) -> "SparkSession":
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - as in _find_running
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - as in _find_running
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as in _find_running
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as in _find_running
+
+    with tempfile.TemporaryDirectory(prefix="bkmeta-spark-") as folder, keep_process_state():
+        output = Path(folder) / "stderr.log"
+        try:
+            theirs = _ask_submitted() if _SUBMITTED in os.environ else _read_defaults()
+            master = master or theirs.get("spark.master", _HERE)
+            executors = has_executors(master)
+            interpreter = theirs.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+            interpreter = f"./{python.name}" if python else interpreter if executors else sys.executable
+            # It is Spark that brings PySpark, by PYTHONPATH.
+            packed = {} if python is None else {"spark.executorEnv.PEX_INHERIT_PATH": "fallback"}
+            ours = {**_OURS, **({} if executors else _ALONE), **packed}
+            named = {"spark.master": master, "spark.pyspark.python": interpreter, **settings}
+            conf = SparkConf().setAll([*{k: v for k, v in ours.items() if k not in theirs}.items(), *named.items()])
+            os.environ["PYSPARK_PYTHON"] = interpreter
+            os.environ.setdefault("SPARK_LAUNCHER_OPTS", _JAVA_OPTIONS)
+            if not executors:
+                # Else Java looks this host's name up, which in a container nothing may know.
+                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+                # Workers inherit the environment: they must find these packages when run from a checkout, too.
+                path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+                os.environ["PYTHONPATH"] = path
+            SparkContext(conf=conf, gateway=_start_java(conf, output))
+            spark = SparkSession.builder.getOrCreate()
+        except (PySparkException, Py4JError, OSError) as error:
+            log_text = output.read_text(errors="replace") if output.exists() else ""
+            reason = _shorten(log_text) or _shorten(str(error))
+            raise InputError("Spark", f"does not start with master {master!r}", f"it said: {reason}") from error
+    try:
+        if executors:
+            _ship(spark, python)
+    except BaseException:
+        _stop(spark)
+        raise
+    return spark
+
+
+def _read_defaults() -> dict[str, str]:
+    """Return what the file of this host's Spark says, by the name of the property; Spark reads it itself, too."""
+    import pyspark  # noqa: PLC0415 - as in _find_running
+
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
+    try:
+        return dict(_PROPERTY.findall(path.read_text(errors="replace")))
+    except OSError:
+        return {}
+
+
+def _ask_submitted() -> dict[str, str]:
+    """Return the properties of the Java process of `spark-submit`, which started this one."""
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as in _find_running
+
+    gateway: Any = launch_gateway()  # type: ignore[no-untyped-call] # PySpark has no types here
+    pairs = gateway.jvm.org.apache.spark.SparkConf().getAll()
+    return {pair.productElement(0): pair.productElement(1) for pair in pairs}
+
+
+def _start_java(conf: "SparkConf", output: Path) -> Any:  # noqa: ANN401 - PySpark has no types here
+    """Return the way to a Java process that writes its warnings, which are not for our users, into a file.
+
+    It stays with this process: a second session uses that of the first.
+    """
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as in _find_running
+
+    if not _JAVA:
+        with output.open("wb") as log:
+            _JAVA.append(launch_gateway(conf, {"stderr": log}))  # type: ignore[no-untyped-call] # as above
+    return _JAVA[0]
+
+
 def _stop(spark: "SparkSession") -> None:
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - as in session
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - as in session
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - as in _find_running
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as in _find_running
 
     # A session whose Java process is gone cannot be stopped; what misses it reports why it is gone.
     with warnings.catch_warnings(), suppress(PySparkException, Py4JError, OSError):
@@ -174,19 +228,25 @@ def _stop(spark: "SparkSession") -> None:
         spark.stop()
 
 
-def _ship(spark: "SparkSession", folder: Path, python: Path | None) -> None:
+def _ship(spark: "SparkSession", python: Path | None) -> None:
     """Give executors this program, and what they are to run it with."""
-    program = folder / "bkmeta.zip"
-    with zipfile.ZipFile(program, "w") as packed:
-        for name in _PACKAGES:
-            for source in sorted((_ROOT / name).rglob("*.py")):
-                packed.write(source, source.relative_to(_ROOT))
-    spark.sparkContext.addPyFile(str(program))
+    spark.sparkContext.addPyFile(str(Path(_pack_program().name) / _PROGRAM))
     if python is not None:
         spark.sparkContext.addFile(str(python))
 
 
-def require_spark(master: str, python: Path | None) -> None:
+@cache
+def _pack_program() -> "tempfile.TemporaryDirectory[str]":
+    """Return a folder with this program as a zip. It stays as long as this process does."""
+    folder = tempfile.TemporaryDirectory(prefix="bkmeta-spark-")
+    with zipfile.ZipFile(Path(folder.name) / _PROGRAM, "w") as packed:
+        for name in _PACKAGES:
+            for source in sorted((_ROOT / name).rglob("*.py")):
+                packed.write(source, source.relative_to(_ROOT))
+    return folder
+
+
+def require_spark(master: str | None, python: Path | None) -> None:
     """Demand that a session can be started, without starting one. Arguments are those of `session`.
 
     Raises:
@@ -197,7 +257,7 @@ def require_spark(master: str, python: Path | None) -> None:
     problem = java_problem()
     if problem:
         raise InputError("Spark", problem, "install Java 17 or newer, or point JAVA_HOME to it")
-    if python is not None and not has_executors(master):
+    if python is not None and master is not None and not has_executors(master):
         problem = f"is for executors, and master {master!r} has none"
         raise InputError(str(python), problem, "leave it out, or name a master that has: spark://, yarn, k8s://")
     if python is not None and not (python.is_file() and os.access(python, os.X_OK)):
@@ -233,9 +293,9 @@ def over_buckets(
     """
     if spark is None:
         return _run_here(task, ranges, done)
-    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - as in session
-    from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415 - as in session
-    from pyspark.sql.functions import col, udf  # noqa: PLC0415 - as in session
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - as in _find_running
+    from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415 - as in _find_running
+    from pyspark.sql.functions import col, udf  # noqa: PLC0415 - as in _find_running
 
     edges = [(r.start, r.stop) for r in ranges]
 
@@ -298,7 +358,7 @@ def count_parallel(spark: "SparkSession | None") -> int:
 
 
 def _watch(spark: "SparkSession", ended: threading.Event, done: Callable[[int, int], None], tasks: int) -> None:
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - as in session
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - as in _find_running
 
     with suppress(Py4JError, OSError):  # the job reports that Spark is gone
         tracker = spark.sparkContext.statusTracker()

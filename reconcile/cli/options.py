@@ -111,7 +111,8 @@ ops_option = click.option(
 
 master_option = click.option(
     "--master",
-    help="Spark's, as spark-submit takes it. [default: this process; for work of more than some seconds local[*]]",
+    help="Spark's, as spark-submit takes it. [default: this process; for more than some seconds of work that of "
+    "Spark's own settings, else local[*]]",
 )
 
 

@@ -114,7 +114,7 @@ def start_spark(master: str | None, python: Path | None, context: Context) -> "I
     """Give a session, as `recovery.spark.session` does.
 
     Args:
-        master: as `spark-submit --master` takes it; None: this host.
+        master: as `spark-submit --master` takes it; None: that of Spark's own settings, else this host.
         python: what executors run as their Python; None: what they have.
         context: of the job.
 
@@ -123,9 +123,9 @@ def start_spark(master: str | None, python: Path | None, context: Context) -> "I
     """
     with ExitStack() as stack:
         with context.reporter.progress("starting Spark", "sessions"):
-            from recovery.spark import HERE, session  # noqa: PLC0415 - only jobs that need Spark load it
+            from recovery.spark import session  # noqa: PLC0415 - only jobs that need Spark load it
 
-            spark = stack.enter_context(session(master or HERE, python=python))
+            spark = stack.enter_context(session(master, python=python))
         yield spark
 
 

@@ -38,7 +38,7 @@ from recovery.errors import InputError
 from recovery.infer.lost_disks import LostDisk
 from recovery.infer.search import Tail
 from recovery.place import DatasetPlace
-from recovery.spark import HERE, require_spark
+from recovery.spark import require_spark
 
 if TYPE_CHECKING:
     from reconcile.pulsar.producers import ReadHeads
@@ -149,11 +149,11 @@ def _recover(request: RecoverRequest, context: Context) -> Recovered:
             require_store_uri(uri)
         wants_spark = bool(request.disks) or request.master is not None
         if wants_spark:
-            require_spark(request.master or HERE, request.python)
+            require_spark(request.master, request.python)
         stated = StatedQuorums.read_for(request.quorums, has_references=bool(request.references))
         inventories = open_inventories(list_folders(request.inventories))
         if not wants_spark and not is_short(EstimatedStep.RECOVER, _count_rows(inventories, ())):
-            require_spark(HERE, request.python)
+            require_spark(None, request.python)
         see(request.disks)
     listed = read_references(request.references, context)
     known = [*([] if listed is None else [listed]), *read_deleted(request.tombstones, context)]

@@ -291,7 +291,7 @@ def recover(
         aliases: other names of bookies in records → ids.
         lost: bookies, or `BOOKIE=DIR`, that are gone for good.
         tail: where a ledger is closed whose last entries may not have been acknowledged.
-        master: Spark's; None: this process where that takes seconds, else Spark on this host.
+        master: Spark's; None: this process where that takes seconds, else that of Spark's own settings, else this host.
 
     Raises:
         InputError: no Java or Spark, files that cannot be used, neither or both of `metadata` and `layout`.
@@ -368,7 +368,7 @@ def scrutinize(
         min_coverage: per cent of copies that must be judged.
         recheck_after: until bookies that did not answer are asked again.
         rechecks: how often they are.
-        master: Spark's; None: this process where that takes seconds, else Spark on this host.
+        master: Spark's; None: this process where that takes seconds, else that of Spark's own settings, else this host.
 
     Raises:
         UnsupportedStoreError: the URI is malformed, or of a store that is not read.
@@ -443,7 +443,7 @@ def check_impact(
         stable_for: captures in a row that must be safe.
         cache: folder of captures that are used again; None: the user's.
         max_age: of such a capture.
-        master: Spark's; None: this process where that takes seconds, else Spark on this host.
+        master: Spark's; None: this process where that takes seconds, else that of Spark's own settings, else this host.
         out: a new folder for the dataset of affected segments; None: none is written.
 
     Raises:
@@ -583,7 +583,7 @@ def archive(
     max_mb_s: float | None = None,
     aliases: Mapping[str, str] | None = None,
     journal: File | None = None,
-    master: str = "local[*]",
+    master: str | None = None,
 ) -> "Archived":
     """Copy closed ledgers into an archive, each once, and mark them. Writes marks beside the ledgers root.
 
@@ -600,7 +600,7 @@ def archive(
         max_mb_s: MiB that are read in a second, of all bookies together; None: no limit.
         aliases: other names of bookies in records → ids.
         journal: folder of the journal; None: the default one of the store.
-        master: Spark's.
+        master: Spark's; None: that of Spark's own settings, else this host.
 
     Raises:
         DatasetError: the place is no archive and not empty, another run writes there, or it cannot be written.

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pyspark
 import pytest
 
 from tests.support import command
+from tests.support.spark_classes import BRIEF
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -45,36 +47,78 @@ print(json.dumps([count, [later == before for later in states], files == {before
 """
 
 
-WORKERS: Final = """
-import threading
+OF_USERS: Final = """
+import json
+from pyspark.sql import SparkSession
 from recovery.spark import over_buckets, session
 
-def name_places(buckets):
-    import py4j, pyspark
-    return {"pyspark": pyspark.__file__}
+KEYS = ("spark.app.name", "spark.driver.memory", "spark.ui.showConsoleProgress")
 
-with session("local[2]"):  # the thread of PySpark's way to its Java process stays
-    before = {*threading.enumerate()}
-before |= {*threading.enumerate()}
-with session("local[2]") as spark:
-    answers = over_buckets(spark, name_places, [range(1), range(1, 2)])
-    begun = {*threading.enumerate()} - before
-begun |= {*threading.enumerate()} - before
-assert begun
-for thread in begun:
-    thread.join(30)
-assert not [thread for thread in begun if thread.is_alive()]
-import pyspark
-assert [answer["pyspark"] for answer in answers] == [pyspark.__file__] * 2, answers
+def look(spark):
+    context = spark.sparkContext
+    return [context.master, *map(context.getConf().get, KEYS), context.getSystemProperty("is.theirs")]
+
+def count(buckets):
+    return {"count": len(buckets)}
+
+with session() as spark:
+    by_file = look(spark)
+with session("local[1]", settings={"spark.app.name": "given"}) as spark:
+    given = look(spark)
+theirs = SparkSession.builder.appName("notebook").master("local[2]").getOrCreate()
+with session("local[1]") as spark:
+    same = spark is theirs
+    answers = over_buckets(spark, count, [range(2), range(2, 5)])
+print(json.dumps([by_file, given, same, answers, theirs.range(7).count(), look(theirs)[:2]]))
+theirs.stop()
+"""
+
+SUBMITTED: Final = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from recovery.spark import over_buckets, session
+
+def count(buckets):
+    return {"count": len(buckets)}
+
+with session() as spark:
+    conf = spark.sparkContext.getConf()
+    print(conf.get("spark.master"), conf.get("spark.app.name"), conf.get("spark.submit.deployMode"))
+    print(conf.get("spark.ui.enabled"), over_buckets(spark, count, [range(2), range(2, 5)]))
 """
 
 
-def test_workers_run_the_installed_pyspark_and_no_thread_stays() -> None:
-    """Of a zip no bytecode is kept; who ends a session waits for none of its threads, and still they end."""
+def test_settings_and_sessions_of_users_count(tmp_path: Path) -> None:
+    """Spark's own settings win over ours, a caller's over both; a session that runs is used, and goes on."""
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# a cluster's settings\n"
+        "spark.master  local[3]\n"
+        "spark.driver.memory=640m\n"
+        "spark.driver.extraJavaOptions -Dis.theirs=yes -XX:TieredStopAtLevel=1\n"
+        "spark.app.name\ttheirs\n"
+    )
+    environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", WORKERS], cwd=command.ROOT, capture_output=True, text=True, timeout=500, check=False
+        [sys.executable, "-c", OF_USERS], cwd=command.ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    by_file, given, *running = json.loads(done.stdout)
+    assert by_file == ["local[3]", "theirs", "640m", "false", "yes"]
+    assert given == ["local[1]", "given", "640m", "false", "yes"]
+    assert running == [True, [{"count": 2}, {"count": 3}], 7, ["local[2]", "notebook"]]
+
+
+def test_a_program_that_spark_submit_started_has_its_settings(tmp_path: Path) -> None:
+    """The master, and what else was given to `spark-submit`, wins over ours."""
+    program = tmp_path / "program.py"
+    program.write_text(SUBMITTED)
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    options = ("--master", "local[3]", "--name", "theirs", "--conf", "spark.ui.enabled=false")
+    words: list[str | Path] = [submit, *options, program, command.ROOT]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_SUBMIT_OPTS": BRIEF}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "local[3] theirs client\nfalse [{'count': 2}, {'count': 3}]\n"
 
 
 def test_a_session_leaves_the_process_as_it_was(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class RunRequest:
         target: the store.
         place: of the archive: a new one, or one of the same cluster.
         source: folders of bookies by their ids, or how running bookies are asked.
-        master: Spark's.
+        master: Spark's; None: that of Spark's own settings, else this host.
         python: what executors run as their Python; None: what they have.
         aliases: other names of bookies in records → ids.
         ledgers: these only; empty: all.
@@ -90,7 +90,7 @@ class RunRequest:
     target: DeleteTarget
     place: DatasetPlace
     source: Mapping[str, Sequence[Path]] | WireOptions
-    master: str = "local[*]"
+    master: str | None = None
     python: Path | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     ledgers: tuple[LedgerId, ...] = ()
@@ -199,9 +199,9 @@ def _remove_unfinished(place: Path) -> int:
 
 
 @contextmanager
-def _scratch(place: DatasetPlace, run: str, master: str) -> Iterator[DatasetPlace]:
-    """Give a folder for the catalog that tasks read: of this machine, or where executors reach it."""
-    if not has_executors(master):
+def _scratch(place: DatasetPlace, run: str, master: str | None) -> Iterator[DatasetPlace]:
+    """Give a folder for the catalog that tasks read: of this machine, or where executors would reach it."""
+    if master is not None and not has_executors(master):
         with tempfile.TemporaryDirectory(prefix="bkmeta-archive-") as name:
             yield Path(name)
         return

@@ -92,7 +92,7 @@ _REASONS: Final = {"unanswered": "bookies did not answer for it", "absent": "no 
     metavar="N",
     help="At most N MB are read in a second, of all bookies together.",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option("--master", help="Spark's master. [default: that of Spark's settings, else local[*]]")
 @executor_option
 @wire_options
 @output_options
@@ -108,7 +108,7 @@ def run(
     older_than: timedelta | None,
     topics: str | None,
     max_mb_s: float | None,
-    master: str,
+    master: str | None,
     python: Path | None,
     **shared: Any,  # noqa: ANN401 - the shared options
 ) -> None:
