@@ -41,11 +41,11 @@ def _look(_: range) -> dict[str, Any]:
 
 
 @contextmanager
-def _watched(master: str, **options: Any) -> "Iterator[SparkSession]":
+def _watched(master: str | None = None, **options: Any) -> "Iterator[SparkSession]":
     with _session(master, **options) as spark:
         yield spark
         _found["seen"] = recovery.spark.over_buckets(spark, _look, [range(n, n + 1) for n in range(8)])
-        _found["checks"] = {check.name: str(check.state) for check in examine_session(spark, master)}
+        _found["checks"] = {check.name: str(check.state) for check in examine_session(spark, master or "")}
 
 
 if __name__ == "__main__":
