@@ -343,12 +343,17 @@ def _refuse_leftovers(known: LedgerFacts, explained: Explained, refusal: Ints) -
     A bookie that was replaced keeps its entries in logs; so does one that deleted the ledger. That one was a member to
     the end, and is missed unless another took its place here: a copy, which fits that position only if it was made for
     it; or one that it had replaced, which heard of nothing after that. A copy in logs is a member that came back.
+
+    Without a copy, a record leaves out only who was replaced before anything of its segment was acknowledged. Who was a
+    member for some entries lacks its share of them here, unless it had none: stripes leave E - W entries out.
     """
     whole = (explained.path != UNDECIDED) & (explained.missing == 0)
+    is_striped = np.array([*(shape.write < shape.ensemble for shape in explained.shapes), False])[explained.shape]
     ledger, own = known.copies.row_ledger, ~known.row_copied
     heard = np.full(known.count, MAX_ENTRY)
     np.minimum.at(heard, ledger[own], known.row_lac[own])
     replaced = whole & explained.sure & ~known.leftover_copied & (heard >= known.leftover_first)
+    replaced &= known.copied | ~is_striped | (known.leftover_first <= 0)
     suspected: Mask = known.leftover & ~replaced
     _refuse(refusal, suspected, Refusal.DELETED_SOMEWHERE)
     _refuse(refusal, known.unlisted & ~(whole & (known.weak_end <= explained.end)), Refusal.LOG_ONLY_COPIES)

@@ -317,7 +317,7 @@ def _restore_closed(
     until = min(end, int(known.copies.end[ledger]))
     kept = first <= max(until, 0)
     placed = PlacedCopies.sum_up(copies.cut_at(until), until, stored.write_quorum, first[kept], members[kept])
-    is_elsewhere = until < end and _is_written_elsewhere(copies, until, stored.write_quorum, first[kept], members[kept])
+    is_elsewhere = until < end and _is_written_elsewhere(copies, until, stored.write_quorum, first, members)
     lost = find_end_above_all(
         known, ledger, stored, first.tolist(), placed, members, doubts, is_written_elsewhere=is_elsewhere
     )
@@ -409,11 +409,15 @@ def _place_members(known: LedgerFacts, stored: LedgerMetadata, copies: Copies) -
 
 
 def _is_written_elsewhere(copies: Copies, until: int, write: int, first: Ints, members: Ints) -> bool:
-    """Whether an entry is on no member of its write set, but on a bookie without the mark of a copy."""
+    """Whether an entry is on no member of its write set, but on another member, or on a bookie without copies' marks.
+
+    Segments that begin above all entries have members, too: what these have is not explained by a copy made since.
+    """
     is_of_writer = ~copies.copied | np.isin(np.arange(len(copies.bookie)), members)
     of_writers = is_of_writer[copies.groups.key]
     written = copies._replace(groups=KeyedGroups(*(column[of_writers] for column in copies.groups)))
-    return not PlacedCopies.sum_up(written.cut_at(until), until, write, first, members).readable
+    begun = first <= max(until, 0)
+    return not PlacedCopies.sum_up(written.cut_at(until), until, write, first[begun], members[begun]).readable
 
 
 def _list_segments(segments: Sequence[Segment], shown: Container[str]) -> tuple[SegmentRow, ...]:

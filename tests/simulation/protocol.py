@@ -164,7 +164,7 @@ class World:
                 bookie.delete(ledger)
 
     def recover(self, ledger: int, order: Order, choose: Choose, *, lag: int = 0) -> bool:
-        """Open a ledger with recovery; return whether it was closed.
+        """Open a ledger with recovery; return whether it was closed. What was deleted meanwhile cannot be opened.
 
         Args:
             ledger: not closed yet.
@@ -172,7 +172,9 @@ class World:
             choose: a bookie for a position that fails.
             lag: how far the LAC in what it writes is behind.
         """
-        record = self.records[ledger]
+        record = self.records.get(ledger)
+        if record is None:
+            return False
         record.state = LedgerState.IN_RECOVERY
         size, write, ack = record.ensemble, record.write, record.ack
         start, members = record.segments[-1]

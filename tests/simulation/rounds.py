@@ -71,20 +71,14 @@ def main(minutes: float, first: int) -> int:
                 break
             own = kind.name.partition("@")[0]
             most = _NASTY if own in NASTY else profile_of(own).ledgers
-            try:
-                tally = judge.judge(
-                    kind.name,
-                    seed,
-                    min(_LEDGERS, most),
-                    tail=kind.tail,
-                    is_snapshot_known=kind.is_snapshot_known,
-                    reconstruct=kind.reconstruct,
-                )
-            except KeyError as error:  # of the simulator, once: a recovery that comes after a deletion
-                sys.stdout.write(f"{kind.what} {kind.name} seed {seed} tail {kind.tail}: {error!r}\n")
-                violations[kind.what] += 1
-                seed += 1
-                continue
+            tally = judge.judge(
+                kind.name,
+                seed,
+                min(_LEDGERS, most),
+                tail=kind.tail,
+                is_snapshot_known=kind.is_snapshot_known,
+                reconstruct=kind.reconstruct,
+            )
             clusters[kind.what] += 1
             ledgers[kind.what] += tally.ledgers
             violations[kind.what] += len(tally.violations)
