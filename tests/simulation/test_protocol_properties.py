@@ -98,6 +98,14 @@ def test_a_recovery_loses_nothing_acknowledged(seed: int, shape: tuple[int, int,
             assert not writer.deliver(name)
 
 
+def test_what_was_deleted_cannot_be_recovered() -> None:
+    """Who opens it is told that there is no such ledger; no bookie hears of that."""
+    world, _ = written(5, (3, 2, 2), 8)
+    world.delete(1)
+    assert not world.recover(1, list, lambda names: names[0])
+    assert not any(shelf.fenced for bookie in world.bookies.values() for shelf in bookie.shelves.values())
+
+
 @given(st.integers(0, 1 << 32), _shapes, st.integers(1, 80))
 def test_a_repair_gives_all_that_a_position_needs(seed: int, shape: tuple[int, int, int], many: int) -> None:
     """After a repair the new bookie has every entry of the position, batches of others' beside them, and a late LAC."""

@@ -277,6 +277,29 @@ def test_a_closed_record_ends_the_ledger_and_an_open_one_does_not(shape: tuple[i
     assert set(members) <= set(row["holders"])
 
 
+def test_a_member_that_had_no_entry_of_its_segment_shows_a_deletion() -> None:
+    """The record names it for entry 0, which its position leaves out; it collects entry 1, which others have, too."""
+    shape = (3, 2, 2)
+    world = make_world(shape, 5)
+    members = list(world.bookies)[:3]
+    writer = world.create(ORDINARY, shape, members)
+    writer.write([10])
+    writer.send(10)
+    assert writer.deliver(members[2])
+    writer.fail([members[2]])
+    assert writer.change(lambda names: names[0])
+    writer.deliver_all()
+    writer.write([10] * 11)
+    writer.close()
+    assert [first for first, _ in world.records[ORDINARY].segments] == [0, 1]
+    for bookie in world.bookies.values():
+        bookie.flush()
+    world.delete(ORDINARY)
+    world.collect_garbage(members[2])
+    row = judged(world, shape)
+    assert (row["outcome"], row["reason"]) == ("held", Refusal.DELETED_SOMEWHERE)
+
+
 @pytest.mark.parametrize("deleted", [False, True], ids=["moved", "deleted"])
 def test_a_bookie_that_let_go_of_a_moved_ledger_shows_no_deletion(*, deleted: bool) -> None:
     """Its copies were made elsewhere, and it has logs alone; so has a bookie that collected a deleted ledger."""

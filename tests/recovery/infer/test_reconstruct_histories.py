@@ -111,6 +111,8 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
         ("tended@contradicting", 84006000, 200),
         ("clean/tight", 84017001, 500),
         ("deferred/tight", 84017004, 500),
+        ("mixed/tight@foreign", 88001366, 250),
+        ("mixed/tended@stale", 89000205, 250),
     ],
 )
 def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: int) -> None:
@@ -121,9 +123,16 @@ def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: in
     one is served: it hides nothing. A bookie that takes part in no ledger with full copies. Ends below a LAC that a
     recovery found by asking a member that had lost all, where bookies that were replaced have full copies above it.
     A record of another shape than copies repeat; four full copies taken for stripes, as one bookie is in all ledgers;
-    a full copy of a bookie that was replaced before anything was acknowledged.
+    a full copy of a bookie that was replaced before anything was acknowledged. An end above all of another ledger's
+    record, which names who has the one copy for later entries; a writer's ledger that was deleted before its recovery.
     """
     tally = judge.judge(name, seed, ledgers)
+    assert not tally.violations, said(tally)
+
+
+def test_a_deletion_shows_where_the_rest_is_stated_to_be_lost() -> None:
+    """Ledger 191 was deleted, and its first member, which had no share of the only entry of its segment, collected."""
+    tally = judge.judge("mixed/incomplete", 89000007, 250, reconstruct=judge.reconstruct_rest)
     assert not tally.violations, said(tally)
 
 

@@ -215,6 +215,21 @@ def test_a_record_of_others_that_ends_above_all_is_of_another_ledger() -> None:
     assert compared(moved, striped(30), options=unseen)["outcome"] == "restored"
 
 
+@pytest.mark.parametrize(("later", "outcome"), [("b:3181", "held"), ("e:3181", "restored")])
+def test_who_joins_above_all_entries_is_a_member_and_no_copy_explains_what_it_has(later: str, outcome: str) -> None:
+    """One copy of entry 2 is left, on a bookie that the record's first segment does not name, and its second may."""
+    members = ("a:3181", "c:3181")
+    stored = replace(
+        TRUE, ensemble_size=2, write_quorum=2, ack_quorum=2, last_entry=59, length=600,
+        segments=(Segment(0, members), Segment(43, (members[0], later))),
+    )  # fmt: skip
+    hidden = InferOptions(SECRET.passwords, unscanned_bookies=("y:3181", "z:3181"))
+    found = compared(stored, [row("b:3181", [2], headers=[header(2, lac=2)])], options=hidden)
+    assert found["outcome"] == outcome
+    shown = "no entry above 2, and others than its members wrote what there is"
+    assert (said(found)["last_entry"] == ("59", shown)) == (outcome == "held")
+
+
 UNDER_GUARD: Final[Mapping[str, tuple[list[Row], dict[str, Any], str, Refusal]]] = {
     "no entry, and a LAC": (
         [row("a:3181", [], explicit_lac=2)], {"last_entry": -1, "length": 0}, "guarded", Refusal.TWO_HISTORIES
