@@ -345,15 +345,15 @@ def _refuse_leftovers(known: LedgerFacts, explained: Explained, refusal: Ints) -
     it; or one that it had replaced, which heard of nothing after that. A copy in logs is a member that came back.
 
     Without a copy, a record leaves out only who was replaced before anything of its segment was acknowledged. Who was a
-    member for some entries lacks its share of them here, unless it had none: stripes leave E - W entries out.
+    member for some entries, and deleted them, is missed unless it had no share of these: stripes leave E - W out. What
+    begins with entry 0 is of no such member.
     """
     whole = (explained.path != UNDECIDED) & (explained.missing == 0)
-    is_striped = np.array([*(shape.write < shape.ensemble for shape in explained.shapes), False])[explained.shape]
     ledger, own = known.copies.row_ledger, ~known.row_copied
     heard = np.full(known.count, MAX_ENTRY)
     np.minimum.at(heard, ledger[own], known.row_lac[own])
     replaced = whole & explained.sure & ~known.leftover_copied & (heard >= known.leftover_first)
-    replaced &= known.copied | ~is_striped | (known.leftover_first <= 0)
+    replaced &= known.copied | (known.leftover_first == 0)
     suspected: Mask = known.leftover & ~replaced
     _refuse(refusal, suspected, Refusal.DELETED_SOMEWHERE)
     _refuse(refusal, known.unlisted & ~(whole & (known.weak_end <= explained.end)), Refusal.LOG_ONLY_COPIES)
