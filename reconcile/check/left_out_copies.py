@@ -1,6 +1,7 @@
 """Copies that a closed record leaves out, and that the over-replicated check of their bookies may delete.
 
-A ledger with a guard's lock is skipped: its copies stay.
+A ledger with a guard's lock is skipped: its copies stay. Before a plan is written, its records and locks count as
+written.
 
 Records are read. The entries of a copy on a bookie that the record does not name are compared with those on the named
 bookies.
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 from backends.protocols import MetadataStore
 from reconcile.check.guard_locks import select_guarded
 from reconcile.check.listing import KEYS
+from reconcile.plan.actions import Guard
 from recovery.codecs.keys import ledger_keys
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import (
@@ -33,6 +35,8 @@ _ENTRIES_AT_ONCE: Final = 1 << 20
 
 
 _FEW_RUNS: Final = 64
+_WRITTEN: Final = pa.array(["create", "hold", "replace", "remove"])
+"""Ops of a plan after which a key is as it has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +60,23 @@ class LeftOut:
         return f"ledger {self.ledger} on {self.bookie}: entry {self.first}{more}"
 
 
-def find_left_out(store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset]) -> Iterator[LeftOut]:
+def find_left_out(
+    store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset], plan: Dataset | None = None
+) -> Iterator[LeftOut]:
     """Yield every copy that a thaw gives up although not all bookies that the record names have its entries.
 
     An entry above the record's end is on no write set. What a bookie without an inventory holds is not known, so it
     counts as nothing.
 
+    Args:
+        store: only read.
+        root: of the ledgers.
+        layout: of the store.
+        inventories: of the bookies.
+        plan: counts as written; None: the store is as it is.
+
     Raises:
-        DatasetError: an inventory is damaged.
+        DatasetError: an inventory or the plan is damaged.
         BackendError: the store does not answer.
     """
     rows = sum(inventory.rows("copies") for inventory in inventories)
@@ -77,12 +90,16 @@ def find_left_out(store: MetadataStore, root: str, layout: Layout, inventories: 
         ids = copies.select(KEYS.names).group_by(KEYS.names).aggregate([])
         bad = find_placeless(layout, ids["scope"].to_numpy(), ids["ledger"].to_numpy())
         ids = ids.filter(pa.array(~bad))
-        keys = ledger_keys(layout, ids["scope"].to_numpy(), ids["ledger"].to_numpy()).to_pylist()
-        raws = [
+        keys = ledger_keys(layout, ids["scope"].to_numpy(), ids["ledger"].to_numpy())
+        stored = [
             None if versioned is None else versioned.value
-            for _, versioned in store.get_many([root + key for key in keys])
+            for _, versioned in store.get_many([root + key for key in keys.to_pylist()])
         ]
-        records = decode_columns(pa.array(raws, pa.binary()))
+        raws, planned = pa.array(stored, pa.binary()), _read_records(plan, buckets)
+        if planned is not None:
+            at = pc.index_in(keys, value_set=planned["key"])
+            raws = pc.if_else(pc.is_valid(at), planned["value"].take(at), raws)
+        records = decode_columns(raws)
         columns = ["state", "ensemble_size", "write_quorum", "last_entry", "segments"]
         known = ids.append_column("row", pa.array(np.arange(ids.num_rows)))
         for name in columns:
@@ -90,13 +107,35 @@ def find_left_out(store: MetadataStore, root: str, layout: Layout, inventories: 
         closed = known.filter(pc.fill_null(pc.equal(known["state"], str(LedgerState.CLOSED)), fill_value=False))
         strays = _find_strays(copies, closed)
         records = [closed.slice(row, 1).to_pylist()[0] for row in strays]
-        guarded = select_guarded(store, root, [LedgerId(record["scope"], record["ledger"]) for record in records])
+        guarded = _select_guarded(store, root, [LedgerId(row["scope"], row["ledger"]) for row in records], planned)
         for record in records:
             if LedgerId(record["scope"], record["ledger"]) not in guarded:
                 is_of_ledger = pc.and_(
                     pc.equal(copies["scope"], record["scope"]), pc.equal(copies["ledger"], record["ledger"])
                 )
                 yield from _of_ledger(copies.filter(is_of_ledger), record)
+
+
+def _read_records(plan: Dataset | None, buckets: range) -> pa.Table | None:
+    """Return what a plan writes of ledgers: their keys, values (null: removed), and guards."""
+    if plan is None:
+        return None
+    rows = plan.read("actions", buckets=buckets, columns=["scope", "ledger", "kind", "op", "key", "value", "guard"])
+    is_written = pc.and_(pc.equal(rows["kind"], "ledger"), pc.is_in(rows["op"], value_set=_WRITTEN))
+    return rows.filter(is_written).combine_chunks()
+
+
+def _select_guarded(
+    store: MetadataStore, root: str, ledgers: Sequence[LedgerId], planned: pa.Table | None
+) -> set[LedgerId]:
+    """Return the ledgers that a lock guards, or will when a plan is written."""
+    guarded = select_guarded(store, root, ledgers)
+    if planned is None:
+        return guarded
+    locks: dict[str, set[LedgerId]] = {}
+    for row in planned.filter(pc.is_valid(planned["guard"])).select(["scope", "ledger", "guard"]).to_pylist():
+        locks.setdefault(row["guard"], set()).add(LedgerId(row["scope"], row["ledger"]))
+    return (guarded - locks.get(Guard.RELEASE, set())) | locks.get(Guard.LOCK, set())
 
 
 def _find_strays(copies: pa.Table, closed: pa.Table) -> list[int]:

@@ -457,6 +457,7 @@ class FreezeHistory:
         root_txn: transaction that created the root which was frozen; None: a freeze was about to make it.
         identity: of the freeze.
         former: rights that nodes get at the thaw which were absent before the freeze.
+        disabled_by: hash of the last freeze that disabled replication; "": none did.
     """
 
     originals: dict[str, str | None] = field(default_factory=dict)
@@ -468,6 +469,7 @@ class FreezeHistory:
     root_txn: int | None = None
     identity: str = ""
     former: str = ""
+    disabled_by: str = ""
 
     def replay(self, record: JournalLine) -> None:
         """Take one line of the journal, in order."""
@@ -479,6 +481,7 @@ class FreezeHistory:
                 self.changes = tuple(begun.changes)
                 self.identity = self.identity if begun.identity is None else begun.identity
                 self.former = self.former or begun.former or ""
+                self.disabled_by = begun.hash if begun.disable is not None else self.disabled_by
             case AclIntent(command="freeze", op="create" | "rights", change=AclRow(key, before, str(after))):
                 self.originals.setdefault(key, before)
                 self.frozen_as.setdefault(key, set()).add(after)

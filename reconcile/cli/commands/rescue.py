@@ -206,12 +206,17 @@ def _show_status(out: Path) -> Result:
     verdict = "all steps are done" if not steps_left else f"next is {steps_left[0]}"
     lines = [f"{phase}: " + (f"done {ended_at}" if ended_at else "not done") for phase, ended_at in ended.items()]
     lines += [f"{name}: {row['answer']}, by {row['by']} {row['at']}" for name, row in values["answers"].items()]
+    frozen = values["phases"].get(RescuePhase.STOP, {}).get("frozen")
+    is_disabled = frozen and values["phases"].get(RescuePhase.START, {}).get("replication_disabled", True)
+    if frozen is not None:
+        lines.append(f"replication: disabled since {frozen}" + ("" if is_disabled else ", and enabled again"))
     return Result(
         "rescue",
         f"{verdict}; {count_noun(len(values['commands']), 'command')} run",
         Exit.DONE,
         details=lines,
-        facts={"phases": ended, **{name: values[name] for name in ("metadata", "answers", "commands")}},
+        facts={"phases": ended, **{name: values[name] for name in ("metadata", "answers", "commands")}}
+        | {"replication_disabled": is_disabled},
     )
 
 
@@ -231,6 +236,9 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Itera
     for server in hosts.servers:
         for folder in server.folders:
             yield f"  {server.host.name}: {quote_command(*make_command(server.host, scripts.build_copy(folder)))}"
+    if topic is None and can_freeze:
+        yield "  where the store answers and has the node of replication; else before bookies start:"
+        yield freeze
     if is_stopped := topic is None or not can_freeze:
         for bookie in hosts.bookies:
             yield f"  {bookie.name}: kill -STOP of the Java that has {bookie.process!r} in its command line"
@@ -253,7 +261,7 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Itera
     yield f"  $ {quote_command('bkmeta', 'apply', plan, '--incident', incident, '--confirm', 'HASH')}"
     yield "6 start"
     if topic is None and can_freeze:
-        yield freeze
+        yield f"{freeze}   (what is not frozen yet)"
     if is_stopped:
         for bookie in hosts.bookies:
             yield f"  {bookie.name}: {bookie.start or 'a person starts it'}"
@@ -261,6 +269,7 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Itera
     yield f"  $ {quote_command(*words)}"
     if can_freeze:
         yield f"  $ {quote_command('bkmeta', 'thaw', '--incident', incident)}"
+        yield "  with --enable-replication, if all was read, every bookie runs and no ledger is guarded or held"
     if topic is None:
         yield "of ledgers that were deleted on a cluster that lives, instead of steps 1 to 3, and of starting bookies:"
         yield (

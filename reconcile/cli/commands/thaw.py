@@ -72,6 +72,12 @@ _AFTER_THAW: Final = (
     help="This number of copies that closed records leave out may be deleted, although no other bookie has all their "
     "entries.",
 )
+@click.option(
+    "--enable-replication",
+    is_flag=True,
+    help="Enable replication, too, if the freeze disabled it. Only when all is verified, and no ledger is guarded by "
+    "names alone.",
+)
 @lost_option
 @approval_option
 @reason_option
@@ -85,6 +91,7 @@ def thaw(
     accept_absent: int,
     accept_unseen: int | None,
     accept_left_out: int,
+    enable_replication: bool,  # noqa: FBT001 - click's option
     lost: tuple[str, ...],
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
@@ -93,7 +100,7 @@ def thaw(
     Without --confirm it prints the exact changes and their hash, and changes nothing. Refuses while LAYOUT or
     INSTANCEID is missing, no ledger is listed, no inventory is given, ledgers of the inventories have no record,
     bookies of the store have no inventory among those given, or a closed record leaves out a bookie whose entries not
-    all the bookies that it names have. Replication stays disabled.
+    all the bookies that it names have. Replication stays disabled without --enable-replication.
     """
     from reconcile.jobs.changes import freeze as job
     from recovery.dataset import open_dataset
@@ -114,6 +121,7 @@ def thaw(
         inventories=tuple(open_dataset(path, "inventory") for path in inventories),
         accepted=job.Accepted(accept_absent, accept_unseen, accept_left_out),
         lost=tuple(map(LostDisk.parse, lost)),
+        enable_replication=enable_replication,
     )
     done = job.thaw(request, make_context(output, identity=kept), ask_for_hash)
     if isinstance(done, job.Waiting):
@@ -124,6 +132,7 @@ def thaw(
         options += ["--accept-absent", str(accept_absent)] if accept_absent else []
         options += ["--accept-unseen", str(accept_unseen)] if accept_unseen is not None else []
         options += ["--accept-left-out", str(accept_left_out)] if accept_left_out else []
+        options += ["--enable-replication"] if enable_replication else []
         sys.exit(output.show(make_waiting_result(done, request, kept, options)))
     sys.exit(output.show(_make_result(done, request)))
 
@@ -136,7 +145,8 @@ def _make_result(thawed: "Thawed", request: "ThawRequest") -> Result:
     compared = counts.get("held") is not None
     verdict, code = "thawed: the rights are what they were before the freeze", 0
     if not thawed.was_frozen:
-        verdict = "nothing to do: the journal holds no freeze that is in force"
+        verdict = "the journal holds no freeze that is in force"
+        verdict = f"replication is enabled again; {verdict}" if thawed.has_enabled else f"nothing to do: {verdict}"
     if state.frozen:
         verdict = f"STILL FROZEN by {state.identity or 'unknown'}: this journal is not of that freeze"
         code = Exit.FOUND
@@ -157,10 +167,13 @@ def _make_result(thawed: "Thawed", request: "ThawRequest") -> Result:
         coverage={"compared_with_inventories": compared},
         details=details,
         following="when all is verified, and bkmeta verify tells of no ledger guarded by names alone, enable "
-        "replication by hand: bookkeeper shell autorecovery -enable",
+        "replication by hand: bookkeeper shell autorecovery -enable"
+        if state.replication_disabled
+        else "",
         facts={
             "root": thawed.root,
             "state": str(state.state),
+            "replication_disabled": state.replication_disabled,
             "journal": str(request.journal),
             "bookies": thawed.starts.to_json(),
         },

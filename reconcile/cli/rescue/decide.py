@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from reconcile.cli.rescue.left_out import settle_left_out
 from reconcile.cli.rescue.open_rescue import DELETES, LOST, READ_CODES, OpenRescue
 from reconcile.cli.rescue.record import RescuePhase
 from reconcile.cli.rescue.recover import recover
@@ -19,5 +20,7 @@ def decide(rescue: OpenRescue) -> None:
         words = ["plan", "edit", plan["plan"], "--acl-of", f"catalog://{snapshot}"]
         plan = rescue.run(*words, "--out", rescue.name_plan(), codes=READ_CODES)
         facts["plan"], facts["hash"] = plan["plan"], plan["hash"]
+    if rescue.kind == LOST and rescue.is_frozen:
+        settle_left_out(rescue, Path(facts["plan"]))
     rights = choose_rights(rescue, open_dataset(Path(plan["plan"]), "plan"))
     facts["rights"] = [] if rights is None else ["--acl", rights]

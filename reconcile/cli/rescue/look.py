@@ -19,7 +19,7 @@ def look(rescue: OpenRescue) -> None:
     facts = rescue.record.find_phase(RescuePhase.LOOK)
     ledgers = seen["counts"].get("ledgers_listed")
     facts["bookies"] = [row["id"] for row in seen.get("bookies", [])]
-    facts["ledgers"] = ledgers or 0
+    facts["ledgers"], facts["root"] = ledgers or 0, seen.get("root")
     rescue.measure(EstimatedStep.LIST, facts["ledgers"])
     if not ledgers:
         require_lost(rescue, seen)

@@ -31,6 +31,8 @@ from recovery.codecs.store import Layout
 from recovery.dataset import open_dataset
 
 LOST, DELETES = "lost", "deletes"
+DISKS, WIRE = "disks", "wire"
+"""What ledgers are read back from."""
 AT_ONCE: Final = 16
 """Hosts that are worked on together."""
 _IDENTITY: Final = "bkmeta-identity"
@@ -289,8 +291,8 @@ class OpenRescue:
         counts = self.read_counts()
         return counts["actions"] - counts.get("left_alone", 0)
 
-    def read_back(self, name: str, words: Sequence[object]) -> dict[str, Any]:
-        """Read ledgers back; where not all are as the plan has them, go on only if a person says so.
+    def read_back(self, source: str, words: Sequence[object]) -> dict[str, Any]:
+        """Read ledgers back; where not all are as the plan has them, or were read, go on only if a person says so.
 
         Raises:
             GuardRefusedError: no person does.
@@ -300,11 +302,17 @@ class OpenRescue:
         self.say(f"  each copy of {count_noun(total, 'entry', 'entries')} is read: as long as the disks take for that")
         read = self.run(*words, codes=READ_CODES)
         if read["exit_code"] == Exit.FOUND:
-            question = questions.ask_to_go_on(name, read["verdict"])
-            if self.answer(question) == "no":
-                self.forget(name)
-                problem = f"is not as the plan has it: {read['verdict']}"
-                raise GuardRefusedError("what was read", problem, "see why: bkmeta explain LEDGER, then run this again")
+            question = questions.ask_to_go_on(f"{source} read", read["verdict"])
+            problem, remedy = "is not as the plan has it", "see why: bkmeta explain LEDGER, then run this again"
+        elif read["exit_code"] == Exit.UNDECIDABLE:
+            is_last = source == WIRE and self.is_frozen
+            question = questions.ask_to_go_on_unread(f"{source} unread", read, is_last=is_last)
+            problem, remedy = "is not all", "make the bookies answer that were not read, then run this again"
+        else:
+            return read
+        if self.answer(question) == "no":
+            self.forget(question.id)
+            raise GuardRefusedError("what was read", f"{problem}: {read['verdict']}", remedy)
         return read
 
     def read_layout(self) -> Layout:

@@ -9,6 +9,8 @@ from reconcile.words import count_noun, list_names
 
 _LIKELY: Final = 0.5
 """Share of the evidence from which on quorums are asked about."""
+_SHOWN: Final = 5
+"""Things that are named of many."""
 _SESSIONS: Final = 3
 """Sessions that are named before one is asked about."""
 _PASSES: Final = "bookies collect at each pass (gcWaitTime, 10 minutes by default)"
@@ -258,15 +260,39 @@ def ask_for_older_ledgers(ids: int) -> RescueQuestion:
     )
 
 
-def ask_for_unsaved(lacking: Sequence[str]) -> RescueQuestion:
-    """Return the question whether to go on though bookies may have more of the older ledgers than was saved."""
+def ask_for_left_out(copies: Sequence[str], ledgers: int) -> RescueQuestion:
+    """Return the question what becomes of copies that records leave out.
+
+    Args:
+        copies: each in words.
+        ledgers: that they are of.
+    """
     return RescueQuestion(
-        "older ledgers, not all saved",
-        f"{count_noun(len(lacking), 'bookie')} may have more of the older ledgers than was saved. Go on?",
+        "left out",
+        f"{count_noun(len(copies), 'copy', 'copies')} of {count_noun(ledgers, 'ledger')} are on bookies that the "
+        "records do not name, with entries that some named bookie lacks. Save the entries of these ledgers first?",
+        (
+            *copies[:_SHOWN],
+            "no client reads such a copy; bookies delete it after the thaw, when they look for too many",
+        ),
+        {
+            "export": "every bookie's entries of these ledgers are written to left-out/ of this folder",
+            "saved": "you saved them by yourself",
+            "lost": "what only these copies have is given up",
+        },
+        "export",
+    )
+
+
+def ask_for_unsaved(folder: str, lacking: Sequence[str]) -> RescueQuestion:
+    """Return the question whether to go on though bookies may have more of some ledgers than was saved in a folder."""
+    return RescueQuestion(
+        f"{folder}, not all saved",
+        f"{count_noun(len(lacking), 'bookie')} may have more of these ledgers than was saved in {folder}/. Go on?",
         tuple(lacking),
         {
             "no": "it ends here; repair what is in the way, then run this again",
-            "yes": "what was not saved is collected by bookies when the younger ledger is trimmed or deleted",
+            "yes": "what was not saved is given up: bookies may delete it",
         },
         "no",
     )
@@ -308,5 +334,32 @@ def ask_to_go_on(name: str, verdict: str) -> RescueQuestion:
         "not every ledger is as the plan has it. Go on?",
         (verdict,),
         {"no": "it ends here; see why, then run this again", "yes": "it goes on to the next step"},
+        "no",
+    )
+
+
+def ask_to_go_on_unread(name: str, read: Mapping[str, Any], *, is_last: bool) -> RescueQuestion:
+    """Return the question whether to go on where some ledgers could not be read back at all.
+
+    Args:
+        name: of the question.
+        read: what verify says.
+        is_last: whether the thaw is what comes next.
+    """
+    coverage = read["coverage"]
+    known = [f"{bookie} cannot be asked" for bookie in coverage["without_disks"]]
+    known += [f"{bookie}: {why}" for bookie, why in coverage["unresolved"].items()]
+    known += [f"{bookie} was not read whole" for bookie in coverage["incomplete"]]
+    known_first = known[:_SHOWN] + ([f"and {len(known) - _SHOWN} more"] if len(known) > _SHOWN else [])
+    goes_on = "bookies start, and all is read again over the wire"
+    thawed = "the thaw is made: from then on bookies delete what has no record, and these ledgers were not read"
+    return RescueQuestion(
+        name,
+        "some ledgers could not be read back. Go on?",
+        (read["verdict"], *known_first),
+        {
+            "no": "it ends here" + (", frozen" if is_last else "") + "; make these bookies answer, then run this again",
+            "yes": thawed if is_last else goes_on,
+        },
         "no",
     )

@@ -96,6 +96,10 @@ class RescueRecord:
         """The file."""
         return self.folder / FILE
 
+    def show_now(self) -> str:
+        """Return the time as the file has it."""
+        return _show(self.now())
+
     def save(self) -> None:
         """Write the file, whole or not at all."""
         path = self.path

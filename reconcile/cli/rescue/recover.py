@@ -1,21 +1,19 @@
 """Step 3 of a rescue of a store that is lost: a plan of what bookies have, and the questions that change it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from reconcile.cli.rescue import questions
-from reconcile.cli.rescue.copies import export_ledgers
 from reconcile.cli.rescue.open_rescue import READ_CODES, OpenRescue
 from reconcile.cli.rescue.record import RescuePhase
+from reconcile.cli.rescue.saved_ledgers import save_ledgers
 from reconcile.deletes.approvals import Approvable
-from reconcile.errors import GuardRefusedError
 from reconcile.estimates import EstimatedStep
 from reconcile.jobs.plans.review import list_plan_ledgers
 from reconcile.jobs.upper_layers import have_topics
 from reconcile.plan.views.ledger_lists import HeldChoice, LedgerFilter, list_reuse_locked, select_held
 from reconcile.plan.views.open_points import count_unopened
-from reconcile.words import count_noun
 from recovery.dataset import open_dataset
 
 _GIVEN_UP: Final = "older-lost.txt"
@@ -95,34 +93,7 @@ def settle_older(rescue: OpenRescue, plan: Mapping[str, Any]) -> Iterator[str]:
                 path.write_text("".join(f"{ledger}\n" for ledger in given_up))
                 yield from ("--accept-loss-of", str(path))
         case "export":
-            export_older(rescue, ledgers)
-
-
-def export_older(rescue: OpenRescue, ledgers: Sequence[str]) -> None:
-    """Save what each bookie has of the older ledgers; where some may have more, go on only if a person says so.
-
-    Raises:
-        GuardRefusedError: no person does.
-    """
-    ids, disks = (rescue.record.find_phase(RescuePhase.COLLECT)[name] for name in ("bookies", "disks"))
-    saved: dict[str, str] = rescue.record.find_phase(RescuePhase.DECIDE).setdefault("saved", {})
-    for bookie in rescue.hosts.bookies:
-        name = ids.get(bookie.name)
-        if name is None:
-            saved[bookie.name] = "its disks were not read"
-        elif saved.get(bookie.name) != "":
-            rescue.say(f"{bookie.name}: {bookie.program} export of {count_noun(len(ledgers), 'ledger')}")
-            done = export_ledgers(bookie, name, disks[name], ledgers, rescue.out / OLDER, rescue.passwords)
-            saved[bookie.name] = done.problem
-            rescue.say(f"  {done.verdict}")
-        rescue.record.save()
-    lacking = [f"{name}: {problem}" for name, problem in saved.items() if problem]
-    if lacking:
-        question = questions.ask_for_unsaved(lacking)
-        if rescue.answer(question) == "no":
-            rescue.forget(question.id)
-            remedy = "save the rest with bkmeta export, then run this again and answer yes"
-            raise GuardRefusedError("what was saved of older ledgers", f"may not be all: {lacking[0]}", remedy)
+            save_ledgers(rescue, ledgers, OLDER)
 
 
 def settle_sessions(rescue: OpenRescue, plan: Mapping[str, Any]) -> Iterator[str]:

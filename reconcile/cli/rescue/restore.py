@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from reconcile.cli.command import Exit
-from reconcile.cli.rescue.open_rescue import DELETES, LOST, OpenRescue
+from reconcile.cli.rescue.open_rescue import DELETES, DISKS, LOST, OpenRescue
 from reconcile.cli.rescue.record import RescuePhase
 from reconcile.deletes.approvals import Approvable
 from reconcile.estimates import EstimatedStep
@@ -27,4 +27,4 @@ def restore(rescue: OpenRescue) -> None:
     rescue.record.save()
     disks = rescue.build_disk_options("all")
     if disks and rescue.kind == LOST:
-        rescue.read_back("disks read", ["verify", plan, "--incident", rescue.incident, *disks])
+        rescue.read_back(DISKS, ["verify", plan, "--incident", rescue.incident, *disks])

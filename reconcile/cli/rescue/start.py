@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from reconcile.cli.command import Exit
 from reconcile.cli.rescue import scripts
 from reconcile.cli.rescue.freezes import freeze, thaw
 from reconcile.cli.rescue.hosts import BookieHost
-from reconcile.cli.rescue.open_rescue import LOST, OpenRescue
+from reconcile.cli.rescue.open_rescue import LOST, WIRE, OpenRescue
 from reconcile.cli.rescue.record import RescuePhase, RescueQuestion
 from reconcile.cli.rescue.transports import require_done, run_script
 from reconcile.errors import GuardRefusedError
@@ -25,31 +26,50 @@ def start(rescue: OpenRescue) -> None:
         freeze(rescue)
         if is_flat:
             # Frozen bookies of this layout do not start. The thaw refuses what they would delete, and replication
-            # stays disabled.
+            # stays disabled until all is read.
             thaw(rescue)
     if rescue.is_stopped:
         start_bookies(rescue)
     words = ["verify", plan, "--incident", rescue.incident, "--sample", "all", "--wire"]
-    read = rescue.read_back("wire read", words)
+    read = rescue.read_back(WIRE, words)
     facts = rescue.record.find_phase(RescuePhase.START)
     facts["read"], facts["read_code"] = read["verdict"], read["exit_code"]
-    if rescue.is_frozen and not is_flat:
-        thaw(rescue)
+    rescue.record.save()
+    enable_replication = is_settled(rescue)
+    if rescue.is_frozen and (enable_replication or not is_flat):
+        thaw(rescue, enable_replication=enable_replication)
+
+
+def is_settled(rescue: OpenRescue) -> bool:
+    """Whether replication may go on: all was read as it should be, every bookie runs, and no ledger waits."""
+    decided, counts = rescue.record.find_phase(RescuePhase.DECIDE), rescue.read_counts()
+    is_read = rescue.record.find_phase(RescuePhase.START)["read_code"] == Exit.DONE
+    is_waiting = any(counts.get(name) for name in ("guarded", "held")) or any(map(decided.get, ("older", "left_out")))
+    return is_read and not is_waiting and not list_off(rescue)
+
+
+def list_off(rescue: OpenRescue) -> dict[str, str]:
+    """Return the bookies that stay stopped, each with the reason."""
+    starts = {row["bookie"]: row for row in rescue.record.find_phase(RescuePhase.RESTORE)["starts"]}
+    off = {}
+    for bookie in rescue.hosts.bookies:
+        # Of deletes no disks were read: what the bookies had is what they have.
+        row = starts.get(rescue.find_id(bookie), _NOT_READ)
+        if rescue.record.find_answer(f"host {bookie.name}") == "down":
+            off[bookie.name] = "it was not reached"
+        elif rescue.kind == LOST and not row["may_start"]:
+            off[bookie.name] = row["reason"]
+    return off
 
 
 def start_bookies(rescue: OpenRescue) -> None:
     """Start the bookies that may start, in the order of the file of hosts."""
-    starts = {row["bookie"]: row for row in rescue.record.find_phase(RescuePhase.RESTORE)["starts"]}
+    off = list_off(rescue)
     for bookie in rescue.hosts.bookies:
-        name = rescue.find_id(bookie)
-        if rescue.record.find_answer(f"host {bookie.name}") == "down":
-            rescue.say(f"{bookie.name} was not reached, and stays off")
-            continue
-        # Of deletes no disks were read: what the bookies had is what they have.
-        if rescue.kind == LOST and not (row := starts.get(name, _NOT_READ))["may_start"]:
-            rescue.say(f"{bookie.name} stays stopped: {row['reason']}")
-            continue
-        start_bookie(rescue, bookie, name)
+        if bookie.name in off:
+            rescue.say(f"{bookie.name} stays stopped: {off[bookie.name]}")
+        else:
+            start_bookie(rescue, bookie, rescue.find_id(bookie))
 
 
 def start_bookie(rescue: OpenRescue, bookie: BookieHost, name: str | None) -> None:

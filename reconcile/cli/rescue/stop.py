@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reconcile.cli.rescue import questions, scripts
-from reconcile.cli.rescue.freezes import freeze
+from reconcile.cli.rescue.freezes import freeze, freeze_early
 from reconcile.cli.rescue.hosts import BookieHost
 from reconcile.cli.rescue.open_rescue import DELETES, READ_CODES, OpenRescue
 from reconcile.cli.rescue.record import RescuePhase
@@ -13,7 +13,7 @@ from reconcile.words import count_noun, list_names
 
 
 def stop(rescue: OpenRescue) -> None:
-    """Copy the store's files; stop every bookie, or freeze what bookies delete."""
+    """Copy the store's files; freeze what is not gone, and stop every bookie, or freeze what bookies delete."""
     # Of deletes a person may have thought about the question for long, and more may have come.
     rescue.copy_servers(again=rescue.kind == DELETES)
     if rescue.kind == DELETES:
@@ -21,6 +21,9 @@ def stop(rescue: OpenRescue) -> None:
         rescue.write_incident()
         if rescue.answer(rescue.ask_to_keep()) == "freeze":
             freeze(rescue)
+    elif rescue.is_frozen:
+        rescue.write_incident()
+        freeze_early(rescue)
     if rescue.is_stopped:
         stop_bookies(rescue)
 

@@ -25,7 +25,7 @@ from reconcile.write.audit_journal import Approval
 from reconcile.write.freezing import freeze as engine
 from reconcile.write.freezing import freeze_state
 from reconcile.write.journal_events import FreezeHistory
-from recovery.codecs.store import LAYOUT, Layout
+from recovery.codecs.store import LAYOUT, REPLICATION_DISABLED, Layout
 from recovery.dataset import Dataset
 from recovery.errors import InputError
 from recovery.infer.lost_disks import LostDisk
@@ -86,11 +86,13 @@ class ThawRequest(FreezeRequest):
         inventories: of the bookies.
         accepted: what may be deleted.
         lost: disks that are gone for good, as was stated when the plan was made.
+        enable_replication: whether replication goes on, if a freeze of the journal disabled it.
     """
 
     inventories: tuple[Dataset, ...] = ()
     accepted: Accepted = Accepted()
     lost: tuple[LostDisk, ...] = ()
+    enable_replication: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,7 @@ class Thawed:
         root: of the ledgers.
         state: of the rights.
         was_frozen: whether the journal had a freeze in force.
+        has_enabled: whether this run enabled replication.
         counts: what the guards counted.
         starts: which bookies may start now; none without an inventory.
     """
@@ -161,6 +164,7 @@ class Thawed:
     root: str
     state: freeze_state.FreezeState
     was_frozen: bool
+    has_enabled: bool
     counts: Mapping[str, int | None]
     starts: BookieStarts
 
@@ -206,15 +210,18 @@ def thaw(request: ThawRequest, context: Context, ask: Ask) -> Waiting | Thawed:
             counts = _require_safe(run, request)
 
         def propose(history: FreezeHistory | None) -> engine.FreezeProposal:
-            return engine.propose_thaw(run.store, run.root, history or FreezeHistory())
+            past = history or FreezeHistory()
+            return engine.propose_thaw(run.store, run.root, past, enable_replication=request.enable_replication)
 
+        disabled = run.store.get(run.root + REPLICATION_DISABLED)
         waiting = run.change(_THAW, propose, ask, counts)
         if waiting:
             return waiting
         state = freeze_state.read_freeze_state(run.store, run.root)
         is_shut = state.frozen and guards.require_layout(run.store, run.root, run.layout) is Layout.FLAT
         starts = decide_starts_of(known, run.store, run.root, after_thaw=is_shut)
-        return Thawed(run.root, state, bool(history.originals), counts, starts)
+        has_enabled = disabled is not None and state.replication_disabled is False
+        return Thawed(run.root, state, bool(history.originals), has_enabled, counts, starts)
 
 
 def _require_safe(run: "_Run", request: ThawRequest) -> dict[str, int | None]:

@@ -4,7 +4,8 @@ Which rights are taken is in `freeze_state`. Nobody gets a right that they did n
 with the final rights. A root that is gone is made with them, and with what the freeze needs below it,
 in one transaction: there is no moment at which it is there, empty, and can be listed. Replication is disabled before:
 an auditor whose listing fails ends, and where it lives in a bookie it takes that bookie with it. Thaw goes the other
-way round, the listing's rights last, and leaves replication disabled.
+way round, the listing's rights last, and leaves replication disabled, unless it is asked to enable it and a freeze of
+the same journal disabled it.
 
 One journal folder serves a root for all its freezes and thaws; its lines are in `journal_events`, its binding is
 {"journal": "freeze", "root"}.
@@ -19,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from backends.errors import AccessDeniedError, OutcomeUnknownError, UnavailableError, VersionConflictError
 from backends.protocols import Acl, ControlledStore, Write, parents, parse_acl
@@ -83,10 +84,13 @@ class AclChange:
     key: str
     before: str | None
     after: str | None
+    value: ClassVar[bytes] = b""
 
     def __str__(self) -> str:
         if self.before is None:
             return f"{self.key}: made, with {self.after}"
+        if self.key == REPLICATION_DISABLED:
+            return f"{self.key}: removed, so that replication goes on; freeze made it"
         if self.after is None:
             return f"{self.key}: removed, it is empty and freeze made it"
         return f"{self.key}: {self.before} -> {self.after}"
@@ -111,10 +115,15 @@ class AclChange:
 
 @dataclass(frozen=True, slots=True)
 class _Disabling:
-    """The node that disables replication; anybody who makes it, with whatever rights, it does."""
+    """The node that disables replication; anybody who makes it, with whatever rights, it does.
 
-    before: str | None
+    Attributes:
+        value: names the freeze: a thaw that enables replication takes away this node and no other's.
+    """
+
     after: str
+    value: bytes
+    before: None = None
     key: str = REPLICATION_DISABLED
 
     def is_made(self, stored: Acl | None) -> bool:
@@ -280,8 +289,16 @@ def _select_originals(history: FreezeHistory | None, root_txn: int | None) -> Ma
     return history.originals if history is not None and history.root_txn == root_txn else {}
 
 
-def propose_thaw(store: ControlledStore, root: str, history: FreezeHistory) -> FreezeProposal:
+def propose_thaw(
+    store: ControlledStore, root: str, history: FreezeHistory, *, enable_replication: bool = False
+) -> FreezeProposal:
     """Return the changes that give back the rights which freezes took.
+
+    Args:
+        store: connected with the identity.
+        root: of the ledgers.
+        history: what the journal says.
+        enable_replication: whether replication goes on, if a freeze of this journal disabled it.
 
     Raises:
         GuardRefusedError: the root is another one than was frozen, or somebody changed the rights meanwhile.
@@ -321,7 +338,18 @@ def propose_thaw(store: ControlledStore, root: str, history: FreezeHistory) -> F
             changes.append(AclChange(key, acl.text, None))
         else:
             changes.append(AclChange(key, acl.text, wanted))
+    if enable_replication:
+        disabled = store.get(join_key(root, REPLICATION_DISABLED))
+        if disabled is not None and disabled.value != _name_freeze(history.disabled_by):
+            notes.append("no freeze of this journal disabled replication: it stays disabled")
+        elif disabled is not None:
+            changes.append(AclChange(REPLICATION_DISABLED, disabled.acl, None))
     return FreezeProposal("thaw", root, node.created_txn, history.identity, None, tuple(changes), tuple(notes))
+
+
+def _name_freeze(hash_: str) -> bytes:
+    """Return what the node has that disables replication, by the hash of its freeze."""
+    return f"bkmeta-freeze {hash_}".encode()
 
 
 def _may_create(acl: str, identity: str) -> bool:
@@ -417,7 +445,7 @@ class _AclTarget:
 
     def send(self, changes: Sequence[AclChange | _Disabling], stored: Mapping[str, Acl | None]) -> None:
         """Make nodes in one transaction; change or remove one by itself."""
-        made = [Write(self.make_absolute(c.key), b"", acl=c.after) for c in changes if c.before is None]
+        made = [Write(self.make_absolute(c.key), c.value, acl=c.after) for c in changes if c.before is None]
         if made:
             self._store.write(made)
         for change in changes:
@@ -446,7 +474,8 @@ class _Run:
 
     def make_changes(self) -> None:
         """Make all changes of the proposal, in its order."""
-        disabling = None if self._proposal.disable is None else _Disabling(None, self._proposal.disable)
+        rights = self._proposal.disable
+        disabling = None if rights is None else _Disabling(rights, _name_freeze(self._proposal.hash))
         if self._proposal.makes_root and disabling is not None:
             # In one transaction: there is no moment at which the root is there, empty, and can be listed.
             announcements = [self._announce(change) for change in self._proposal.changes]

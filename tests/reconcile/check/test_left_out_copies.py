@@ -21,6 +21,8 @@ from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
 from tests.support.inventories import fill_row
 from tests.support.memory_store import MemoryStore
+from tests.support.plan_folder import Ledger as Planned
+from tests.support.plan_folder import write_plan
 
 ROOT = "/ledgers"
 
@@ -108,6 +110,20 @@ def test_who_is_left_out_and_what_only_they_have(tmp_path: Path) -> None:
     # What c has nobody looked at: then what x has of it may be the only copy.
     without_c = [inventories[0], inventories[1], inventories[3]]
     assert found(store, *without_c)[-1].startswith("ledger 5 on x: entry 1 and 5 more")
+
+
+def test_a_plan_counts_as_written(tmp_path: Path) -> None:
+    """Its records, its locks and what it removes, in place of what the store has."""
+    segments = [(0, ["a", "b"])]
+    guards = ((1, None), (2, "lock"), (4, "release"))
+    planned = [Planned(number, segments, (2, 2, 1), guard=guard) for number, guard in guards]
+    plan = write_plan(tmp_path / "plan", planned)
+    stray = inventory(tmp_path / "x", "x", dict.fromkeys((1, 2, 3, 4), range(3)))
+    store = store_of(L3=record((0, "ab")), L4=record((0, "ab")))
+    store.write([Write(ROOT + lock_key(LedgerId(0, 4)), encode_guard("a plan"))])
+    assert found(store, stray) == ["ledger 3 on x: entry 0 and 2 more"]
+    left_out = left_out_copies.find_left_out(store, ROOT, Layout.HIERARCHICAL, [stray], plan)
+    assert sorted(str(item.ledger) for item in left_out) == ["1", "3", "4"]
 
 
 def test_only_logs_say_nothing(tmp_path: Path) -> None:

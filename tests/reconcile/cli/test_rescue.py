@@ -24,6 +24,7 @@ from kazoo.security import make_acl
 
 from backends.protocols import Write
 from backends.registry import open_store
+from reconcile.check.left_out_copies import LeftOut
 from reconcile.cli.command import Exit
 from reconcile.cli.options import now
 from reconcile.cli.output import Output
@@ -33,13 +34,15 @@ from reconcile.cli.rescue.conductor import conclude, conduct
 from reconcile.cli.rescue.copies import FetchedBookie, Gap, SavedLedgers, collect_bookie, copy_server, export_ledgers
 from reconcile.cli.rescue.freezes import freeze, name_thaw, thaw
 from reconcile.cli.rescue.hosts import BookieHost, BookieTable, Host, ServerTable, Transport, read_hosts
+from reconcile.cli.rescue.left_out import LEFT_OUT, settle_left_out
 from reconcile.cli.rescue.look import read_history, require_lost
 from reconcile.cli.rescue.open_rescue import OpenRescue
 from reconcile.cli.rescue.own_commands import Ran, run_own
 from reconcile.cli.rescue.record import RescuePhase, RescueQuestion, RescueRecord, read_answers, read_record
-from reconcile.cli.rescue.recover import export_older, settle_older, settle_topics
+from reconcile.cli.rescue.recover import OLDER, settle_older, settle_topics
 from reconcile.cli.rescue.restore import restore
 from reconcile.cli.rescue.rights import answer_rights, choose_rights
+from reconcile.cli.rescue.saved_ledgers import save_ledgers
 from reconcile.cli.rescue.scripts import Process, build_kill, build_start, build_stop, parse_processes
 from reconcile.cli.rescue.start import start, start_bookie
 from reconcile.cli.rescue.stop import stop, stop_bookies
@@ -446,7 +449,7 @@ def test_older_ledgers_that_may_not_all_be_saved_are_asked_about(
     """A bookie whose disks may have more stops it, unless a person says to go on; one that was saved whole does not."""
     record = RescueRecord.open(tmp_path, "zk://a/l", now)
     record.find_phase(RescuePhase.COLLECT).update(bookies={"bk1": "b1:3181"}, disks={"b1:3181": ["/disk"]})
-    question = questions.ask_for_unsaved([f"bk1: {problem}"])
+    question = questions.ask_for_unsaved(OLDER, [f"bk1: {problem}"])
     if answer is not None:
         record.take_answer(question, answer)
     asked: list[object] = []
@@ -455,16 +458,16 @@ def test_older_ledgers_that_may_not_all_be_saved_are_asked_about(
         asked.append(words)
         return SavedLedgers("written", problem)
 
-    monkeypatch.setattr("reconcile.cli.rescue.recover.export_ledgers", save)
+    monkeypatch.setattr("reconcile.cli.rescue.saved_ledgers.export_ledgers", save)
     output = Output(as_json=True, progress="none")
     rescue = OpenRescue(read_hosts(write_hosts(tmp_path)), "zk://a/l", record, output, lambda _: None, lambda _: None)
     if answer == "no":
         with pytest.raises(GuardRefusedError, match="may not be all: bk1: no cookie"):
-            export_older(rescue, ["8"])
+            save_ledgers(rescue, ["8"], OLDER)
         assert record.find_answer(question.id) is None
     else:
-        export_older(rescue, ["8"])
-        export_older(rescue, ["8"])
+        save_ledgers(rescue, ["8"], OLDER)
+        save_ledgers(rescue, ["8"], OLDER)
     # What was saved whole is not saved again.
     assert len(asked) == (2 if answer == "yes" else 1)
 
@@ -551,7 +554,7 @@ def test_older_ledgers_that_a_person_saved_are_neither_exported_nor_given_up(
     )
     segments = [(0, ["b1", "b2", "b3"])]
     plan = write_plan(tmp_path / "plan", [PlanLedger(7, segments)], findings=findings, reused=[LedgerId(0, 9)])
-    monkeypatch.setattr("reconcile.cli.rescue.recover.export_ledgers", pytest.fail)
+    monkeypatch.setattr("reconcile.cli.rescue.saved_ledgers.export_ledgers", pytest.fail)
     rescue, asked = open_rescue(tmp_path, {"older ledgers": "saved"})
     assert not list(settle_older(rescue, {"plan": str(plan.path), "counts": {"ids_reused": 1}}))
     assert asked == ["older ledgers"]
@@ -749,7 +752,7 @@ def test_deletes_are_taken_back_frozen_or_not(
         "plan": (0, {}),
         "apply": (0, {"bookies": []}),
         "verify": (0, {"exit_code": 0}),
-        "thaw": (0, {"exit_code": 0}),
+        "thaw": (0, {"exit_code": 0, "replication_disabled": False}),
     }
     commands: list[list[str]] = []
 
@@ -776,7 +779,9 @@ def test_deletes_are_taken_back_frozen_or_not(
     assert all("--deletes-only" in words for words in commands if words[0] == "freeze")
     [apply] = [words for words in commands if words[0] == "apply"]
     assert ("--accept-unfrozen" in apply) == (answer == "no")
-    assert any("autorecovery -enable" in line for line in ended.left) == (answer == "freeze")
+    # All was read, so replication goes on again, where the freeze had disabled it.
+    assert all("--enable-replication" in words for words in commands if words[0] == "thaw")
+    assert not any("autorecovery -enable" in line for line in ended.left)
 
 
 def test_more_older_ledgers_than_an_argument_takes_are_saved(tmp_path: Path) -> None:
@@ -925,21 +930,137 @@ def test_what_is_waited_for_in_vain_is_named(tmp_path: Path, monkeypatch: pytest
         rescue.wait_until(lambda: False, "bk1: it is registered")
 
 
-@pytest.mark.parametrize(("layout", "begins"), [("flat", ["freeze", "thaw"]), ("hierarchical", ["freeze"])])
-def test_replication_is_off_before_a_bookie_starts(
-    layout: str, begins: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("layout", "waiting", "names"),
+    [
+        ("flat", "", ["freeze", "thaw", "bookies start", "thaw --enable-replication"]),
+        ("flat", "guarded", ["freeze", "thaw", "bookies start"]),
+        ("hierarchical", "", ["freeze", "bookies start", "thaw --enable-replication"]),
+        ("hierarchical", "guarded", ["freeze", "bookies start", "thaw"]),
+        ("hierarchical", "held", ["freeze", "bookies start", "thaw"]),
+        ("hierarchical", "left out", ["freeze", "bookies start", "thaw"]),
+        ("hierarchical", "a bookie", ["freeze", "bookies start", "thaw"]),
+        ("hierarchical", "unread", ["freeze", "bookies start", "thaw"]),
+    ],
+)
+def test_replication_is_off_from_before_a_bookie_starts_until_nothing_waits(
+    layout: str, waiting: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a freeze. Bookies of the flat layout do not start frozen: the thaw comes before, and refuses losses."""
-    rescue, ran = _conduct(tmp_path, monkeypatch, {name: {"exit_code": Exit.DONE} for name in ("freeze", "thaw")})
+    """By freeze and thaw. Bookies of the flat layout do not start frozen: the thaw comes before, and refuses losses."""
+    is_disabled = "--enable-replication" not in names[-1]
+    thawed = {"exit_code": Exit.DONE, "replication_disabled": is_disabled}
+    rescue, ran = _conduct(tmp_path, monkeypatch, {"freeze": {"exit_code": Exit.DONE}, "thaw": thawed})
     monkeypatch.setattr(OpenRescue, "kind", "lost")
     monkeypatch.setattr(OpenRescue, "is_stopped", True)
     monkeypatch.setattr(rescue, "read_layout", lambda: Layout(layout))
+    monkeypatch.setattr(rescue, "read_counts", lambda: {waiting: 1} if waiting in ("guarded", "held") else {})
+    monkeypatch.setattr("reconcile.cli.rescue.left_out.list_left_out", lambda *_: [])
     monkeypatch.setattr("reconcile.cli.rescue.start.start_bookies", lambda _: ran.append(["bookies start"]))
-    monkeypatch.setattr(rescue, "read_back", lambda *_: {"verdict": "", "exit_code": Exit.DONE})
+    code = Exit.UNDECIDABLE if waiting == "unread" else Exit.DONE
+    monkeypatch.setattr(rescue, "read_back", lambda *_: {"verdict": "", "exit_code": code})
+    rescue.record.find_phase(RescuePhase.COLLECT)["bookies"] = {"bk1": "b1:3181"}
+    row = {"bookie": "b1:3181", "may_start": waiting != "a bookie", "reason": "its disks are another's"}
+    rescue.record.find_phase(RescuePhase.RESTORE)["starts"] = [row]
+    rescue.record.find_phase(RescuePhase.DECIDE)["left_out"] = ["8"] if waiting == "left out" else []
     start(rescue)
-    names = [words[0] for words in ran]
-    assert names == [*begins, "bookies start", *(["thaw"] if layout == "hierarchical" else [])]
-    assert any("autorecovery -enable" in line for line in conclude(rescue).left)
+    shown = [" ".join(word for word in words if word == words[0] or word == "--enable-replication") for words in ran]
+    assert shown == names
+    assert any("autorecovery -enable" in line for line in conclude(rescue).left) == is_disabled
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("node", "code", "names"),
+    [
+        ("/underreplication", Exit.DONE, ["freeze", "freeze", "stop"]),
+        ("/underreplication", Exit.REFUSED, ["freeze", "stop"]),
+        ("", Exit.DONE, ["stop"]),
+        (None, Exit.DONE, ["stop"]),
+    ],
+)
+def test_a_store_that_is_not_gone_is_frozen_before_any_bookie_is_stopped(
+    node: str | None,
+    code: Exit,
+    names: list[str],
+    zookeeper_server: ZooKeeperServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which disables replication. Where it is refused, or the store is gone, bookies are stopped all the same."""
+    root = f"/early-{'none' if node is None else len(node)}-{code}/ledgers"
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
+    if node is not None:
+        with open_store(uri, writable=True) as opened:
+            opened.store.write([Write(f"{root}{node}", b"")])
+    rescue, _ = open_rescue(tmp_path, {}, uri=uri)
+    rescue.record.find_phase(RescuePhase.LOOK).update(kind="lost", root="missing" if node is None else "present")
+    ran: list[str] = []
+
+    def keep(*words: object, codes: object) -> dict[str, Any]:
+        ran.append(str(words[0]))
+        if "--confirm" in words:
+            return {"exit_code": Exit.DONE}
+        return {"exit_code": Exit.REFUSED, "verdict": "?", "next": "", **({} if code else {"hash": "ab"})}
+
+    monkeypatch.setattr(rescue, "run", keep)
+    monkeypatch.setattr("reconcile.cli.rescue.stop.stop_bookies", lambda _: ran.append("stop"))
+    stop(rescue)
+    assert ran == names
+    shown = process("rescue", "status", "--out", tmp_path, "--json").result
+    assert shown["replication_disabled"] == (True if len(names) == 3 else None)
+
+
+@pytest.mark.parametrize("answer", ["export", "saved", "lost"])
+def test_copies_that_records_leave_out_are_asked_about_before_the_plan_is_confirmed(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what they are; the thaw is told their number, and asks about those alone that came since."""
+    rescue, asked = open_rescue(tmp_path, {"left out": answer})
+    copies = [LeftOut(LedgerId(0, 8), "b1:3181", 2, 1), LeftOut(LedgerId(0, 9), "b1:3181", 1, 0)]
+    monkeypatch.setattr("reconcile.cli.rescue.left_out.list_left_out", lambda *_: copies)
+    saved: list[object] = []
+    monkeypatch.setattr("reconcile.cli.rescue.left_out.save_ledgers", lambda _, *words: saved.append(words))
+    rescue.record.find_phase(RescuePhase.DECIDE)["older"] = ["9"]
+    assert settle_left_out(rescue, tmp_path / "plan") == 2
+    assert (asked, saved) == (["left out"], [(["8"], "left-out")] if answer == "export" else [])
+    assert settle_left_out(rescue, None) == 2
+    copies.append(LeftOut(LedgerId(0, 10), "b2:3181", 1, 0))
+    rescue.record.find_phase(RescuePhase.LOOK)["kind"] = "lost"
+    ran: list[tuple[object, ...]] = []
+
+    def keep(*words: object, codes: object) -> dict[str, Any]:
+        ran.append(words)
+        return {"exit_code": Exit.DONE}
+
+    monkeypatch.setattr(rescue, "run", keep)
+    thaw(rescue)
+    assert asked == ["left out", "left out"]
+    assert ran[0][-2:] == ("--accept-left-out", "3")
+    assert rescue.record.find_phase(RescuePhase.DECIDE)["left_out"] == ["8", "10"]
+
+
+@pytest.mark.parametrize(("source", "costs"), [("wire", "the thaw is made"), ("disks", "bookies start")])
+def test_what_could_not_be_read_is_asked_about(
+    source: str, costs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With who was not asked, and what comes next; no is recommended, ends it, and is asked again."""
+    rescue, ran = _conduct(tmp_path, monkeypatch, {"verify": UNREAD})
+    asked: list[RescueQuestion] = []
+    answers = iter(["no", "yes"])
+
+    def ask(listed: Sequence[RescueQuestion]) -> None:
+        asked.extend(listed)
+        rescue.record.take_answer(listed[0], next(answers))
+
+    monkeypatch.setattr(rescue, "ask", ask)
+    monkeypatch.setattr(rescue, "read_counts", dict)
+    with pytest.raises(GuardRefusedError, match="what was read: is not all: 1 unchecked; make the bookies answer"):
+        rescue.read_back(source, ["verify"])
+    assert rescue.read_back(source, ["verify"])["exit_code"] == Exit.UNDECIDABLE
+    assert [(one.id, one.recommended) for one in asked] == [(f"{source} unread", "no")] * 2
+    assert {"1 unchecked", "b1:3181 cannot be asked", "b2:3181: no address"} == set(asked[0].known)
+    assert asked[0].choices["yes"].startswith(costs)
+    assert len(ran) == 2
 
 
 def test_the_store_is_copied_before_any_bookie_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1027,6 +1148,14 @@ def read_rows(heading: str) -> dict[str, str]:
     return {name: " | ".join(cells[1:]) for cells in rows for name in re.findall(r"`([^`]+)`", cells[0])}
 
 
+UNREAD = {
+    "verdict": "1 unchecked",
+    "exit_code": Exit.UNDECIDABLE,
+    "coverage": {"without_disks": {"b1:3181": 3}, "unresolved": {"b2:3181": "no address"}, "incomplete": {}},
+}
+"""What verify says where a ledger could not be read."""
+
+
 def list_questions() -> Iterator[RescueQuestion]:
     """Yield one of each kind, of a rescue that has everything to ask."""
     folder = FetchedBookie("bk1", "b1:3181", False, "half", (Gap("/disk2", True),), ("/disk1", "/disk2"))
@@ -1047,10 +1176,14 @@ def list_questions() -> Iterator[RescueQuestion]:
     assert quorums is not None
     yield quorums
     yield questions.ask_for_older_ledgers(1)
-    yield questions.ask_for_unsaved(["bk1: no cookie"])
+    yield questions.ask_for_unsaved(OLDER, ["bk1: no cookie"])
+    yield questions.ask_for_unsaved(LEFT_OUT, ["bk1: no cookie"])
+    yield questions.ask_for_left_out(["ledger 11 on b1:3181: entry 1"], 1)
     yield questions.ask_for_adoption(1)
     yield questions.ask_for_rights(5, 2, {"world:anyone:r": 3}, "secured")
     yield questions.ask_to_go_on("wire read", "v")
+    yield questions.ask_to_go_on_unread("wire unread", UNREAD, is_last=True)
+    yield questions.ask_to_go_on_unread("disks unread", UNREAD, is_last=False)
 
 
 def test_the_page_has_every_question_with_its_answers() -> None:

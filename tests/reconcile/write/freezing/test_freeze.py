@@ -72,12 +72,14 @@ def _freeze(store: ControlledStore, folder: Path, confirmed: str | None = None, 
     return confirmed
 
 
-def _thaw(store: ControlledStore, folder: Path, confirmed: str | None = None) -> str:
+def _thaw(
+    store: ControlledStore, folder: Path, confirmed: str | None = None, *, enable_replication: bool = False
+) -> str:
     past = FreezeHistory()
     with audit_journal.AuditJournal.open(
         folder, freeze.make_binding(ROOT), resume=True, now=_now, replay=past.replay
     ) as journal:
-        proposal = freeze.propose_thaw(store, ROOT, past)
+        proposal = freeze.propose_thaw(store, ROOT, past, enable_replication=enable_replication)
         confirmed = confirmed or proposal.hash
         resumed = freeze.is_rest(proposal, past, confirmed)
         assert resumed or proposal.hash == confirmed
@@ -563,6 +565,50 @@ def test_replication_that_is_disabled_is_not_disabled_again(tmp_path: Path) -> N
     _freeze(store, tmp_path)
     assert '"op":"disable"' not in (tmp_path / audit_journal.JOURNAL).read_text()
     assert freeze_state.read_freeze_state(store, ROOT).frozen
+
+
+@pytest.mark.parametrize("has_root", [True, False])
+def test_a_thaw_enables_replication_that_its_freeze_disabled(tmp_path: Path, *, has_root: bool) -> None:
+    """As the last change, if it is asked to; later, too, by the same journal; and no more than once."""
+    store = _cluster() if has_root else _no_root()
+    before = _rights(store) if has_root else {}
+    _freeze(store, tmp_path)
+    past = freeze.read_history(tmp_path, ROOT)
+    assert past is not None
+    last = freeze.propose_thaw(store, ROOT, past, enable_replication=True).changes[-1]
+    assert str(last) == "/underreplication/disable: removed, so that replication goes on; freeze made it"
+    _thaw(store, tmp_path)
+    assert freeze_state.read_freeze_state(store, ROOT).replication_disabled is True
+    _thaw(store, tmp_path, enable_replication=True)
+    assert freeze_state.read_freeze_state(store, ROOT).replication_disabled is False
+    # Now a person disables it, and nothing that was frozen before tells whose it is.
+    store.write([Write(f"{ROOT}/underreplication/disable", b"")])
+    _thaw(store, tmp_path, enable_replication=True)
+    assert freeze_state.read_freeze_state(store, ROOT).replication_disabled is True
+    store.write([Write(f"{ROOT}/underreplication/disable", None, 0)])
+    _freeze(store, tmp_path)
+    _thaw(store, tmp_path, enable_replication=True)
+    assert freeze_state.read_freeze_state(store, ROOT).replication_disabled is False
+    assert before.items() <= _rights(store).items()
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_replication_that_another_disabled_stays_so(tmp_path: Path, *, is_late: bool) -> None:
+    """Before the freeze, or between: who enabled it and disabled it again wants it so."""
+    store = _cluster()
+    if is_late:
+        _freeze(store, tmp_path)
+        store.write([Write(f"{ROOT}/underreplication/disable", None, 0)])
+    store.write([Write(f"{ROOT}/underreplication/disable", b"")])
+    if not is_late:
+        _freeze(store, tmp_path)
+    past = freeze.read_history(tmp_path, ROOT)
+    assert past is not None
+    proposal = freeze.propose_thaw(store, ROOT, past, enable_replication=True)
+    assert proposal.notes == ("no freeze of this journal disabled replication: it stays disabled",)
+    assert [change.key for change in proposal.changes] == ["/", "/idgen", "/underreplication/locks", "/000", "/00"]
+    _thaw(store, tmp_path, enable_replication=True)
+    assert freeze_state.read_freeze_state(store, ROOT).replication_disabled is True
 
 
 def test_a_thaw_never_overwrites_rights_of_others(tmp_path: Path) -> None:
