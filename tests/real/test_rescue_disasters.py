@@ -8,7 +8,6 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,8 +35,9 @@ from tests.support.rescues import (
     count_read,
     name_host,
     read_all,
+    share_site,
+    share_ssh_server,
     site_on_zookeeper,
-    ssh_server,
     write_ledger,
     zookeeper_client,
 )
@@ -46,20 +46,7 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSite]:
-    """One cluster for all tests of this module, as far as each brings it back."""
-    made = SharedSite(site_on_zookeeper, tmp_path_factory.mktemp("clusters"))
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    """A real sshd, by which all hosts are reached."""
-    with ssh_server(tmp_path_factory.mktemp("sshd") / "ssh") as server:
-        yield server
+shared, ssh = share_site(site_on_zookeeper), share_ssh_server()
 
 
 def test_a_topic_comes_back_with_its_ledgers(shared: SharedSite, tmp_path: Path) -> None:

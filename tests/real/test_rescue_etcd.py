@@ -1,30 +1,24 @@
 """`rescue` on real bookies and etcd, where nothing can be frozen: bookies are stopped, and started again."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.rescue_disasters import etcd_is_gone, require_rescued
-from tests.support.rescues import SharedSite, SshServer, count_read, site_on_etcd, ssh_server, write_ledger
+from tests.support.rescues import (
+    SharedSite,
+    SshServer,
+    count_read,
+    share_site,
+    share_ssh_server,
+    site_on_etcd,
+    write_ledger,
+)
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSite]:
-    """One cluster for all tests of this module, as far as each brings it back."""
-    made = SharedSite(site_on_etcd, tmp_path_factory.mktemp("clusters"))
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    """A real sshd, by which all hosts are reached."""
-    with ssh_server(tmp_path_factory.mktemp("sshd") / "ssh") as server:
-        yield server
+shared, ssh = share_site(site_on_etcd), share_ssh_server()
 
 
 def test_deletes_on_etcd_are_taken_back_with_the_bookies_stopped(shared: SharedSite, tmp_path: Path) -> None:

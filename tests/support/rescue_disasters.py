@@ -26,6 +26,7 @@ from tests.support.rescues import (
     name_host,
     read_all,
     run_single_commands,
+    site_of_flat_layout,
     site_on_etcd,
     site_on_zookeeper,
     write_ledger,
@@ -68,6 +69,23 @@ def store_is_emptied(site: Site) -> Disaster:
     def check() -> None:
         good, total = read_all(site)
         assert good == total
+
+    return Disaster(site, {f"session {session}": "mistake", "confirm": "any"}, records, check)
+
+
+def flat_store_is_emptied(site: Site) -> Disaster:
+    """The same in the flat layout, whose bookies do not start frozen: they start thawed, replication disabled."""
+    written = [write_ledger(site.cluster, 3 if number % 2 else 2) for number in range(6)]
+    session = empty_store(site)
+    records = run_single_commands(site, "--snapshot", site.home / "zookeeper")
+    assert set(written) <= set(records)
+
+    def check() -> None:
+        assert [count_read(site.cluster, ledger) for ledger in written] == [12] * 6
+        record = site.read_record()
+        ran = [row["command"].split()[1] for row in record["commands"] if row["exit_code"] == 0]
+        assert ran.index("thaw") < ran.index("verify") < len(ran) - 1 - ran[::-1].index("thaw")
+        assert record["phases"]["start"]["replication_disabled"] is False
 
     return Disaster(site, {f"session {session}": "mistake", "confirm": "any"}, records, check)
 
@@ -189,6 +207,7 @@ def etcd_is_gone(site: Site) -> Disaster:
 
 DISASTERS: Final[Mapping[Happen, Callable[[Path], AbstractContextManager[Site]]]] = {
     store_is_emptied: site_on_zookeeper,
+    flat_store_is_emptied: site_of_flat_layout,
     store_bookie_and_folder_are_gone: site_on_zookeeper,
     store_was_put_back: site_on_zookeeper,
     ledgers_were_deleted: site_on_zookeeper,

@@ -339,14 +339,34 @@ def site_on_etcd(work: Path) -> Iterator[Site]:
         cluster = stack.enter_context(Cluster(home))
         cluster("etcd", uri=uri)
         stack.callback(end_bookies, work)
-        processes = []
-        for n in range(3):
-            port = free_port()
-            bookie = Bookie(n, f"127.0.0.1:{port}", "db", [f"b{n}/journal"], [f"b{n}/ledgers"], port=port)
-            processes.append(BookieProcess(bookie, home, work / f"bk{n}.conf", uri, {}, options=ON_ETCD))
-        stack.enter_context(running(processes))
-        until(lambda: can_write(cluster, KNOWN), "the client knows all bookies")
+        processes = stack.enter_context(three_bookies(work, cluster, uri))
         yield make_site(work, cluster, processes, uri, passwords=["pw"], etcd=server)
+
+
+@contextmanager
+def site_of_flat_layout(work: Path) -> Iterator[Site]:
+    """Give three bookies on a ZooKeeper with the flat layout, whose bookies do not start frozen."""
+    with ExitStack() as stack:
+        cluster = stack.enter_context(Cluster(work / "home"))
+        cluster.start_zookeeper("zookeeper", ROOT)
+        cluster("format", layout="flat")
+        stack.callback(end_bookies, work)
+        uri = f"zk+flat://{cluster.zookeeper}{ROOT}"
+        processes = stack.enter_context(three_bookies(work, cluster, uri))
+        yield make_site(work, cluster, processes, uri, passwords=["pw"])
+
+
+@contextmanager
+def three_bookies(work: Path, cluster: Cluster, uri: str) -> Iterator[list[BookieProcess]]:
+    """Run three new bookies that the Java client has found."""
+    processes = []
+    for n in range(3):
+        port = free_port()
+        bookie = Bookie(n, f"127.0.0.1:{port}", "db", [f"b{n}/journal"], [f"b{n}/ledgers"], port=port)
+        processes.append(BookieProcess(bookie, cluster.home, work / f"bk{n}.conf", uri, {}, options=ON_ETCD))
+    with running(processes):
+        until(lambda: can_write(cluster, KNOWN), "the client knows all bookies")
+        yield processes
 
 
 class SharedSite:
@@ -392,6 +412,29 @@ class SharedSite:
         """End it."""
         self._running.close()
         self._site = None
+
+
+def share_site(make: Callable[[Path], AbstractContextManager[Site]]) -> Any:
+    """Return a fixture: one cluster for all tests of a module, as far as each brings it back."""
+
+    @pytest.fixture(scope="module")
+    def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSite]:
+        made = SharedSite(make, tmp_path_factory.mktemp("clusters"))
+        yield made
+        made.close()
+
+    return shared
+
+
+def share_ssh_server() -> Any:
+    """Return a fixture: a real sshd for all tests of a module, by which all hosts are reached."""
+
+    @pytest.fixture(scope="module")
+    def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+        with ssh_server(tmp_path_factory.mktemp("sshd") / "ssh") as server:
+            yield server
+
+    return ssh
 
 
 def make_site(

@@ -2,12 +2,13 @@
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
+
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_random_exponential
 
 from backends.registry import OpenStore
 from reconcile.cli.access import AUTH_FILE_VARIABLE, AUTH_VARIABLE
@@ -25,7 +26,7 @@ from reconcile.errors import GuardRefusedError
 from reconcile.estimates import EstimatedStep, estimate_s, in_words
 from reconcile.jobs.context import Context, connect
 from reconcile.stores import has_rights
-from reconcile.words import count_noun
+from reconcile.words import count_noun, list_names
 from reconcile.write.guards import list_registered, require_layout
 from recovery.codecs.store import Layout
 from recovery.dataset import open_dataset
@@ -158,7 +159,6 @@ class OpenRescue:
 
     def write_incident(self, quorums: str | None = None) -> None:
         """Write what the commands are told: what the file of hosts says, and what is known by now."""
-        ids = self.record.find_phase(RescuePhase.COLLECT).get("bookies", {})
         members = list(self.hosts.incident.get("bookies", ())) if self.kind == LOST else []
         values: dict[str, Any] = {**self.hosts.incident, "store": self.uri}
         if self.kind == LOST:
@@ -166,16 +166,23 @@ class OpenRescue:
                 name = self.find_id(bookie)
                 members += [name] if name and name not in members else []
             values |= {"bookies": members, "inventories": str(self.out.absolute() / "inv")}
-            gone = [b for b in self.hosts.bookies if self.record.find_answer(f"disks of {b.name}") == "gone"]
-            lost = [self.find_id(bookie) for bookie in gone]
-            for name, paths in self.record.find_phase(RescuePhase.COLLECT).get("gaps", {}).items():
-                given_up = [p for p in paths if self.record.find_answer(f"folder {p} of {name}") == "gone"]
-                lost += [f"{ids[name]}={path}" for path in given_up]
+            lost = [bookie if folder is None else f"{bookie}={folder}" for bookie, folder in self.list_given_up()]
             values |= {"lost": lost} if lost else {}
         values |= {"snapshots": snapshots} if (snapshots := self.list_snapshots()) else {}
         values |= {"quorums": quorums} if quorums else {}
         lines = [f"{key} = {json.dumps(value)}\n" for key, value in values.items()]
         self.incident.write_text("".join(lines))
+
+    def list_given_up(self) -> Iterator[tuple[str | None, str | None]]:
+        """Yield what a person said is gone: a bookie, and its folder; None: all of it."""
+        facts = self.record.find_phase(RescuePhase.COLLECT)
+        for bookie in self.hosts.bookies:
+            if self.record.find_answer(f"disks of {bookie.name}") == "gone":
+                yield self.find_id(bookie), None
+        for name, paths in facts.get("gaps", {}).items():
+            for path in paths:
+                if self.record.find_answer(f"folder {path} of {name}") == "gone":
+                    yield facts["bookies"][name], path
 
     def copy_servers(self, *, again: bool = False) -> None:
         for server in self.hosts.servers:
@@ -227,12 +234,16 @@ class OpenRescue:
         Raises:
             GuardRefusedError: it does not come.
         """
-        until = time.monotonic() + PATIENCE_S
-        while not is_so():
-            if time.monotonic() > until:
-                problem = f"waited {PATIENCE_S} s, and this is not so yet: {what_came}"
-                raise GuardRefusedError("rescue", problem, "read the bookie's log, then run this again")
-            time.sleep(1)
+        waiting = Retrying(
+            retry=retry_if_result(lambda is_come: not is_come),
+            stop=stop_after_delay(PATIENCE_S),
+            wait=wait_random_exponential(multiplier=0.1, max=2),
+        )
+        try:
+            waiting(is_so)
+        except RetryError as error:
+            problem = f"waited {PATIENCE_S} s, and this is not so yet: {what_came}"
+            raise GuardRefusedError("rescue", problem, "read the bookie's log, then run this again") from error
         self.say(what_came)
 
     def run(self, *words: object, codes: Sequence[int]) -> dict[str, Any]:
@@ -304,7 +315,7 @@ class OpenRescue:
         if read["exit_code"] == Exit.FOUND:
             question = questions.ask_to_go_on(f"{source} read", read["verdict"])
             problem, remedy = "is not as the plan has it", "see why: bkmeta explain LEDGER, then run this again"
-        elif read["exit_code"] == Exit.UNDECIDABLE:
+        elif read["exit_code"] == Exit.UNDECIDABLE and not self.is_given_up(read["coverage"]):
             is_last = source == WIRE and self.is_frozen
             question = questions.ask_to_go_on_unread(f"{source} unread", read, is_last=is_last)
             problem, remedy = "is not all", "make the bookies answer that were not read, then run this again"
@@ -314,6 +325,13 @@ class OpenRescue:
             self.forget(question.id)
             raise GuardRefusedError("what was read", f"{problem}: {read['verdict']}", remedy)
         return read
+
+    def is_given_up(self, coverage: Mapping[str, Any]) -> bool:
+        """Whether all bookies that were not read are such as a person said were gone, at least in part."""
+        unread = {bookie for kind in ("without_disks", "unresolved", "incomplete") for bookie in coverage[kind]}
+        if is_all := bool(unread) and unread <= {bookie for bookie, _ in self.list_given_up()}:
+            self.say(f"  not read: {list_names(sorted(unread))}, of which you said what is gone")
+        return is_all
 
     def read_layout(self) -> Layout:
         with self.connect() as opened:

@@ -1060,7 +1060,11 @@ def test_what_could_not_be_read_is_asked_about(
     assert [(one.id, one.recommended) for one in asked] == [(f"{source} unread", "no")] * 2
     assert {"1 unchecked", "b1:3181 cannot be asked", "b2:3181: no address"} == set(asked[0].known)
     assert asked[0].choices["yes"].startswith(costs)
-    assert len(ran) == 2
+    # Of what was said to be gone it is known that it cannot be read.
+    monkeypatch.setattr(rescue, "list_given_up", lambda: [("b1:3181", None), ("b2:3181", "/disk")])
+    rescue.forget(f"{source} unread")
+    assert rescue.read_back(source, ["verify"])["exit_code"] == Exit.UNDECIDABLE
+    assert (len(asked), len(ran)) == (2, 3)
 
 
 def test_the_store_is_copied_before_any_bookie_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
