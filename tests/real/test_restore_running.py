@@ -11,6 +11,7 @@ import pytest
 
 from backends.protocols import Write
 from backends.zookeeper.store import ZooKeeperStore
+from recovery.codecs.store import LOCKS
 from tests.support.auto_recovery import auto_recovery
 from tests.support.cluster import Bookie, Cluster, encoded
 from tests.support.command import run
@@ -68,6 +69,8 @@ class Running:
         rows = self.cluster.ledgers()
         self.keys = {ledger: str(rows[ledger]["path"]) for ledger in self.ledgers}
         self.lost = {ledger: rows[ledger] for ledger in self.ledgers}
+        # The first pass of a collector makes it, which a freeze would find between its question and its answer.
+        until(lambda: self.store.children(ROOT + LOCKS) is not None, "a bookie looks for copies too many")
 
     def _ledger(self, shape: tuple[int, int, int], on: Sequence[int] = ()) -> int:
         known: dict[str, Any] = {"digest": "CRC32C", "password": encoded(b""), "custom": {}}

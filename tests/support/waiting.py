@@ -3,13 +3,17 @@
 import errno
 import secrets
 import socket
+import time
 from collections.abc import Callable
 from typing import Final
 
-from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay
 
 PATIENCE_S: Final = 150.0
 """On a machine that does much else."""
+_PAUSE_S: Final = 0.1
+_PAUSES: Final = 4
+"""Times as long as asking took is waited before the next time, where that is longer."""
 _PORTS: Final = range(11_000, 32_000)
 _CLAIMED_AT: Final = "127.0.0.2"
 """No server is there, not even one that listens to UDP, as the one of Kerberos does."""
@@ -17,12 +21,23 @@ _claims: list[socket.socket] = []
 
 
 def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Wait until a condition holds."""
+    """Wait until a condition holds, and leave the core to others for longer than asking took."""
+    asked_s = 0.0
+
+    def ask() -> bool:
+        nonlocal asked_s
+        began = time.thread_time()
+        held = condition()
+        asked_s = time.thread_time() - began
+        return held
+
     asking = Retrying(
-        retry=retry_if_result(lambda held: not held), stop=stop_after_delay(patience_s), wait=wait_fixed(0.1)
+        retry=retry_if_result(lambda held: not held),
+        stop=stop_after_delay(patience_s),
+        wait=lambda _: max(_PAUSE_S, _PAUSES * asked_s),
     )
     try:
-        asking(condition)
+        asking(ask)
     except RetryError:
         raise AssertionError(f"not within {patience_s} s: {what}") from None
 

@@ -44,8 +44,10 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Stream;
 import org.apache.bookkeeper.bookie.BookieImpl;
+import org.apache.bookkeeper.bookie.GarbageCollectorThread;
 import org.apache.bookkeeper.bookie.LedgerStorage;
 import org.apache.bookkeeper.client.BKException;
 import org.apache.bookkeeper.client.BookKeeper;
@@ -265,6 +267,9 @@ public final class Driver {
         conf.setServerNumIOThreads(2);
         a.path("props").fields().forEachRemaining(p -> conf.setProperty(p.getKey(), p.getValue().asText()));
         counters.put(n, new Counters());
+        // A collector begins later the more there were in its process, lest all of a cluster begin at once: the hundredth of
+        // a process, of clusters that are gone, would wait for a hundred times gcWaitTime.
+        ((AtomicLong) field(GarbageCollectorThread.class, null, "threadNum")).set(0);
         EmbeddedServer bookie =
             EmbeddedServer.builder(new BookieConfiguration(conf)).statsProvider(counters.get(n)).build();
         bookie.getLifecycleComponentStack().start();
