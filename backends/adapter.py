@@ -242,6 +242,14 @@ class StoreAdapter(ABC):
             UnavailableError: it does not answer.
         """
 
+    def try_client(self) -> bool:
+        """Load the client library and make a client that connects to nothing; raises what the library raises.
+
+        Returns:
+            Whether there is one: files have none.
+        """
+        return False
+
     def elect(
         self,
         address: StoreAddress,

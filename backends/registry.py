@@ -47,6 +47,7 @@ __all__ = [
     "open_feed",
     "open_store",
     "parse_store_uri",
+    "try_clients",
 ]
 
 _ADAPTERS: Final[tuple[StoreAdapter, ...]] = (
@@ -71,6 +72,22 @@ _PULSAR_REFUSALS: Final = {
     "rocksdb": "Pulsar's own RocksDB store belongs to a standalone Pulsar and is not supported",
     "memory": "Pulsar's store in memory ends with its process",
 }
+
+
+def try_clients() -> dict[str, Exception | None]:
+    """Load the client library of each kind of live store, and make a client that connects to nothing.
+
+    Returns:
+        By kind what broke; None: it works.
+    """
+    problems: dict[str, Exception | None] = {}
+    for adapter in _ADAPTERS:
+        try:
+            if adapter.try_client():
+                problems[adapter.kind] = None
+        except Exception as error:  # noqa: BLE001 - whatever keeps the library from working is what was asked for
+            problems[adapter.kind] = error
+    return problems
 
 
 def parse_store_uri(uri: str) -> StoreAddress:

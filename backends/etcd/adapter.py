@@ -58,6 +58,12 @@ class EtcdAdapter(StoreAdapter):
         shown = store if writable else ReadOnlyScannableStore(store)
         return OpenStore(shown, address.root, address.layout_hint, address.uri)
 
+    def try_client(self) -> bool:
+        from backends.etcd.channel import make_client  # noqa: PLC0415 - grpc, only where it is wanted
+
+        make_client("127.0.0.1:1").close()
+        return True
+
     def elect(
         self,
         address: StoreAddress,

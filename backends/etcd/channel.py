@@ -55,6 +55,28 @@ _MAKE_ROOM: Final = "raise its quota-backend-bytes, or compact and defragment it
 _TOO_LARGE: Final = ("request is too large", "message larger than max")
 
 
+def make_client(
+    endpoint: str, *, tls: StoreTls | None = None, auth: tuple[str, str] | None = None, answer_s: float | None = None
+) -> Any:  # noqa: ANN401 - etcd3 has no types
+    """Return a client of one endpoint, `host:port`; only that of a user asks the server something, for a token.
+
+    Raises:
+        grpc.RpcError: the user is refused, or the server does not answer.
+    """
+    host, _, port = endpoint.rpartition(":")
+    return etcd3.client(
+        host=host,
+        port=port,
+        ca_cert=tls.ca if tls else None,
+        cert_cert=tls.cert if tls else None,
+        cert_key=tls.key if tls else None,
+        user=auth[0] if auth else None,
+        password=auth[1] if auth else None,
+        timeout=answer_s,
+        grpc_options=_OPTIONS,
+    )
+
+
 class StaleTokenError(UnavailableError):
     """The user's token is not valid any more; nothing was done."""
 
@@ -166,20 +188,8 @@ class Channel:
             return self._client
 
     def _connect(self, endpoint: str, auth: tuple[str, str] | None) -> Any:  # noqa: ANN401 - etcd3 has no types
-        host, _, port = endpoint.rpartition(":")
-        tls = self._tls
         try:
-            return etcd3.client(
-                host=host,
-                port=port,
-                ca_cert=tls.ca if tls else None,
-                cert_cert=tls.cert if tls else None,
-                cert_key=tls.key if tls else None,
-                user=auth[0] if auth else None,
-                password=auth[1] if auth else None,
-                timeout=self._answer_s,
-                grpc_options=_OPTIONS,
-            )
+            return make_client(endpoint, tls=self._tls, auth=auth, answer_s=self._answer_s)
         except grpc.RpcError as error:
             if auth and _NO_USERS in _details(error):
                 return self._connect(endpoint, None)

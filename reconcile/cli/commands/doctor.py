@@ -3,15 +3,13 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import csv_option, executor_option, make_context, make_output, output_options
 from reconcile.cli.output import Result
-
-_WIDTH: Final = 22
 
 
 @click.command(
@@ -50,7 +48,8 @@ def doctor(uri: str | None, master: str, python: Path | None, *, session: bool, 
     verdict = "everything that was checked is there"
     if missing:
         verdict = f"{len(missing)} of {len(checks)} are missing or wrong: {', '.join(check.name for check in missing)}"
-    details = [f"{check.state:<9}{check.name:<{_WIDTH}}{check.found}" for check in checks]
+    width = max(len(check.name) for check in checks) + 2
+    details = [f"{check.state:<9}{check.name:<{width}}{check.found}" for check in checks]
     details += [f"{check.name}: {check.remedy}" for check in checks if check.remedy]
     result = Result(
         "doctor",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from backends.errors import AccessDeniedError, BackendError
 from backends.protocols import AccessControl, parse_acl
-from backends.registry import OpenStore
+from backends.registry import OpenStore, try_clients
 from reconcile.jobs.context import Context, throttle
 from reconcile.stores import open_store, require_store_uri
 from reconcile.words import list_names
@@ -58,6 +58,7 @@ _BOOKIE_WAYS: Final = (
 _SCHEMES: Final = frozenset({"world", "auth", "digest", "ip", _SASL, "super", "x509"})
 """Of ZooKeeper's own: whom a session is, or may be, by what is told to it or known of its connection."""
 _ONLY_SPARK: Final = "only work on Spark needs it"
+_AGAIN: Final = "install bkmeta again, alone in an environment: uv tool install bkmeta, or pipx install bkmeta"
 
 
 class CheckState(StrEnum):
@@ -144,6 +145,7 @@ def examine(
         lambda: [_python()],
         lambda: list(_packages(_requirements(), spark=spark)),
         lambda: [*_owners(), _one_place()],
+        _try_clients,
         lambda: [_java(spark=spark)],
     ]
     tasks: list[Callable[[], list[Check]]] = [
@@ -294,6 +296,16 @@ def _one_place() -> Check:
     return Check(
         "our packages", CheckState.MISSING, listed, "one shadows ours: run from another folder, unset PYTHONPATH"
     )
+
+
+def _try_clients() -> list[Check]:
+    """Say whether the libraries that reach stores work as they are installed: versions alone do not show that."""
+    return [
+        Check(f"client of {kind}", CheckState.OK, "loads")
+        if error is None
+        else Check(f"client of {kind}", CheckState.MISSING, f"{type(error).__name__}: {error}", _AGAIN)
+        for kind, error in try_clients().items()
+    ]
 
 
 def _open_files() -> Check:
