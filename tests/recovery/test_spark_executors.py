@@ -1,6 +1,7 @@
 """Executors that have nothing of ours but what a session brings: a packed environment, and the program as a zip."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -62,9 +63,13 @@ def run(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     words += ["recover", "--layout", "hierarchical", "--passwords", secrets, *disks]
     words += ["--master", MASTER, "--executor-python", packed, "--out", work / "plan"]
     unpacked = cache_home() / "pex"  # once a machine: it takes long
+    folders = os.environ["PATH"].split(os.pathsep)  # executors have no environment of ours
+    path = os.pathsep.join(folder for folder in folders if not Path(folder).is_relative_to(command.ROOT))
     done = subprocess.run(
         words,
-        env=command.environment(SPARK_HOME=str(home), PEX_ROOT=str(unpacked), PYTHONPATH=None, JAVA_TOOL_OPTIONS=BRIEF),
+        env=command.environment(
+            SPARK_HOME=str(home), PEX_ROOT=str(unpacked), PYTHONPATH=None, PATH=path, JAVA_TOOL_OPTIONS=BRIEF
+        ),
         cwd=work,
         capture_output=True,
         text=True,
