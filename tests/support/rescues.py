@@ -244,7 +244,7 @@ class Site:
         if is_process:
             return process("rescue", *words, "--json", patience_s=600)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("reconcile.cli.rescue.open_rescue.run_own", _run_here)
+            patched.setattr("reconcile.cli.rescue.open_rescue.run_own", run_here)
             return call("rescue", *words, "--json")
 
     def read_record(self) -> dict[str, Any]:
@@ -301,7 +301,7 @@ def _find_bookie(bookie: BookieProcess) -> list[psutil.Process]:
     return [item for item in psutil.process_iter(["cmdline"]) if str(bookie.conf) in (item.info["cmdline"] or ())]
 
 
-def _run_here(words: tuple[object, ...], env: Mapping[str, str], _: Output, *, is_told: bool) -> Ran:
+def run_here(words: tuple[object, ...], env: Mapping[str, str], _: Output, *, is_told: bool) -> Ran:
     """Run a command of a rescue in this process, as `run_own` does in one of its own."""
     begun = time.monotonic()
     done = call(*words, "--json", env=env)

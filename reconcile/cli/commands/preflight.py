@@ -104,13 +104,15 @@ def preflight(
     _print_first_ten_minutes(uri, to_stderr=bool(shared["as_json"] or shared["short"]))
     output = make_output(shared)
     if uri is None:
-        more = "bkmeta preflight --metadata URI --inventory DIR … says whether data can be deleted right now"
+        more = "bkmeta rescue leads through all of it; bkmeta preflight --metadata URI --inventory DIR … says whether "
+        more += "data can be deleted right now"
         sys.exit(output.show(_result(uri, "the store was not looked at: --metadata was not given", 0, following=more)))
     sys.exit(output.show(_examine(uri, inventories, confs, addresses, aliases, output)))
 
 
 def _print_first_ten_minutes(uri: str | None, *, to_stderr: bool) -> None:
-    click.echo("THE FIRST TEN MINUTES, so that nothing more is lost:", err=to_stderr)
+    click.echo("THE FIRST TEN MINUTES of a store that was lost, emptied or put back from an older copy:", err=to_stderr)
+    click.echo("  (Were ledgers only deleted, and the cluster lives: stop nothing, run bkmeta rescue.)", err=to_stderr)
     for number, lines in enumerate(first_ten_minutes(uri), 1):
         for at, line in enumerate(lines):
             click.echo(f"  {number}. {line}" if at == 0 else f"     {line}", err=to_stderr)

@@ -261,7 +261,8 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Itera
     yield f"  $ {quote_command('bkmeta', 'apply', plan, '--incident', incident, '--confirm', 'HASH')}"
     yield "6 start"
     if topic is None and can_freeze:
-        yield f"{freeze}   (what is not frozen yet)"
+        yield "  what is not frozen yet:"
+        yield freeze
     if is_stopped:
         for bookie in hosts.bookies:
             yield f"  {bookie.name}: {bookie.start or 'a person starts it'}"
@@ -269,7 +270,7 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Itera
     yield f"  $ {quote_command(*words)}"
     if can_freeze:
         yield f"  $ {quote_command('bkmeta', 'thaw', '--incident', incident)}"
-        yield "  with --enable-replication, if all was read, every bookie runs and no ledger is guarded or held"
+        yield "  and --enable-replication, if all was read, every bookie runs and no ledger is guarded or held"
     if topic is None:
         yield "of ledgers that were deleted on a cluster that lives, instead of steps 1 to 3, and of starting bookies:"
         yield (

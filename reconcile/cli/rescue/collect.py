@@ -27,9 +27,30 @@ def collect(rescue: OpenRescue) -> None:
     unread = [item for item in collected if not item.is_complete]
     facts["gaps"] = {item.name: [gap.path for gap in item.gaps] for item in unread if item.bookie is not None}
     gaps = [question for item in unread for question in _ask_for_gaps(item)]
+    rescue.answer_all([question for question in gaps if question.recommended == questions.AGAIN])
+    require_read(rescue, collected)
     names = ask_for_ids(rescue)
     rescue.answer_all([*gaps, *names])
+    require_read(rescue, collected)
     require_own_ids(rescue, names)
+
+
+def require_read(rescue: OpenRescue, collected: Sequence[FetchedBookie]) -> None:
+    """Refuse to go on without a bookie that is to be collected again.
+
+    Raises:
+        GuardRefusedError: a person says so of one; what was collected is kept.
+    """
+    names = [
+        name for item in collected if rescue.record.find_answer(name := f"disks of {item.name}") == questions.AGAIN
+    ]
+    for name in names:
+        rescue.forget(name)
+    if names:
+        remedy = (
+            "give its host the program (`program` and `copy` in the file of hosts) or its disks, then run this again"
+        )
+        raise GuardRefusedError("; ".join(names), "were not read", remedy)
 
 
 def collect_all(rescue: OpenRescue) -> list[FetchedBookie]:

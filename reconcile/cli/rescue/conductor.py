@@ -92,6 +92,8 @@ def conclude(rescue: OpenRescue) -> RescueEnd:
         left.append(f"{text}{rescue.out / LEFT_OUT}")
     if started.get("replication_disabled"):
         left.append("when all is verified, enable replication by hand: bookkeeper shell autorecovery -enable")
+    elif started.get("replication_disabled") is False:
+        left.append("replication, which the freeze had disabled, is enabled again")
     left.append(f"from today on, daily: bkmeta capture --metadata {rescue.uri} --out DIR")
     is_read = started.get("read_code") == Exit.DONE
     return RescueEnd(rescue.kind, tuple(left), stay, is_read)

@@ -22,6 +22,12 @@ from recovery.errors import Reason, RecoveryError
 _TRIES: Final = 3
 """Times that a folder is copied until what was copied is what is there; files that grow meanwhile differ."""
 _CODES: Final = (0, 3, 4)
+_NO_PROGRAM: Final = (126, 127)
+"""With these a shell ends that has not found a program, or may not run it."""
+
+
+class _NoProgramError(HostError):
+    """A host has no such program, or it does not run there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,7 @@ class FetchedBookie:
         verdict: one line.
         gaps: its folders that were not read whole.
         disks: its folders, on its host; those that are missing, too.
+        is_unread: whether the program could not be run there.
     """
 
     name: str
@@ -51,6 +58,7 @@ class FetchedBookie:
     verdict: str
     gaps: tuple[Gap, ...] = ()
     disks: tuple[str, ...] = ()
+    is_unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +67,13 @@ class SavedLedgers:
 
     Attributes:
         verdict: one line.
-        problem: why they may have more; empty: they have no more.
+        unread: what of them was not looked at; empty: all was.
+        unreadable: what could not be read; empty: nothing.
     """
 
     verdict: str
-    problem: str
+    unread: str = ""
+    unreadable: str = ""
 
 
 def copy_server(server: ServerHost, folder: Path, *, again: bool = False) -> None:
@@ -112,7 +122,8 @@ def collect_bookie(bookie: BookieHost, folder: Path, passwords: Path | None) -> 
         [row] = inventory.read("bookies").to_pylist()
     except (HostError, RecoveryError) as error:
         problem = str(error).removeprefix(f"{bookie.name}: ")
-        return FetchedBookie(bookie.name, None, is_complete=False, verdict=f"not collected: {problem}")
+        verdict, is_unread = f"not collected: {problem}", isinstance(error, _NoProgramError)
+        return FetchedBookie(bookie.name, None, is_complete=False, verdict=verdict, is_unread=is_unread)
     unread = dict.fromkeys(item["path"] for item in row["dirs"] if not item["complete"])
     damage = inventory.read("damage", columns=["file", "reason"]).to_pylist()
     missing = {item["file"] for item in damage if item["reason"] == Reason.MISSING}
@@ -181,9 +192,9 @@ def export_ledgers(
     answer = run_script(bookie.host, script)
     result = _require_done(bookie.name, "export", answer.code, answer.out or answer.err.encode())
     incomplete = dict(result["coverage"]["incomplete"])
-    unreadable = int(result["counts"]["unreadable"])
-    problem = next((f"{reasons[0] if reasons else 'no cookie'}" for reasons in incomplete.values()), "")
-    problem = problem or (f"{count_noun(unreadable, 'entry', 'entries')} cannot be read" if unreadable else "")
+    count = int(result["counts"]["unreadable"])
+    unread = next((f"{reasons[0] if reasons else 'no cookie'}" for reasons in incomplete.values()), "")
+    unreadable = f"{count_noun(count, 'entry', 'entries')} cannot be read" if count else ""
     fresh = target.with_name(f".{target.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     room.fetch("out", fresh)
@@ -191,7 +202,7 @@ def export_ledgers(
     fresh.rename(target)
     room.remove()
     verdict = re.sub(rf" written to {re.escape(room.path)}/\S+", "", result["verdict"])
-    return SavedLedgers(f"written to {target}: {verdict}", problem)
+    return SavedLedgers(f"written to {target}: {verdict}", unread, unreadable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +263,8 @@ def _require_done(name: str, command: str, code: int, out: bytes) -> dict[str, A
     except (IndexError, ValueError):
         result = {"verdict": lines[-1] if lines else "it said nothing"}
     if code not in _CODES:
-        raise HostError(f"{name}: {command} ended with {code}: {result['verdict']}")
+        kind = _NoProgramError if code in _NO_PROGRAM else HostError
+        raise kind(f"{name}: {command} ended with {code}: {result['verdict']}")
     return result
 
 

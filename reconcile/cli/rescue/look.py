@@ -13,8 +13,6 @@ from reconcile.estimates import EstimatedStep
 
 def look(rescue: OpenRescue) -> None:
     """Find out what kind of disaster it is, or ask."""
-    if rescue.topic is None and not rescue.record.values["commands"]:
-        rescue.say("the first ten minutes are those of a lost store; were ledgers only deleted, stop nothing yet")
     seen = rescue.run("preflight", "--metadata", rescue.uri, codes=READ_CODES)
     facts = rescue.record.find_phase(RescuePhase.LOOK)
     ledgers = seen["counts"].get("ledgers_listed")

@@ -184,6 +184,12 @@ class OpenRescue:
                 if self.record.find_answer(f"folder {path} of {name}") == "gone":
                     yield facts["bookies"][name], path
 
+    def is_said_to_be_gone(self, bookie: BookieHost) -> bool:
+        """Whether a person said of all of a bookie that was not read that it is gone."""
+        gaps = self.record.find_phase(RescuePhase.COLLECT).get("gaps", {}).get(bookie.name)
+        asked = [f"folder {path} of {bookie.name}" for path in gaps] if gaps else [f"disks of {bookie.name}"]
+        return all(self.record.find_answer(question) == "gone" for question in asked)
+
     def copy_servers(self, *, again: bool = False) -> None:
         for server in self.hosts.servers:
             self.say(f"copying the files of {server.host.name} to {self.out / 'servers' / server.host.name}")

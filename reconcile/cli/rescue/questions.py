@@ -14,6 +14,8 @@ _SHOWN: Final = 5
 _SESSIONS: Final = 3
 """Sessions that are named before one is asked about."""
 _PASSES: Final = "bookies collect at each pass (gcWaitTime, 10 minutes by default)"
+AGAIN: Final = "again"
+"""Answers that a bookie which was not collected can be."""
 NONE_OF_THESE: Final = "none"
 """Answers that no id which is known is a bookie's."""
 _COMES_BACK: Final = {
@@ -75,7 +77,8 @@ def ask_to_freeze(ledgers: int) -> RescueQuestion:
         "freeze the deletes of bookies until all is back?",
         (f"the store lists {count_noun(ledgers, 'ledger')}", _PASSES),
         {
-            "freeze": "bookies delete nothing until the thaw; clients go on to create, write, read and delete ledgers",
+            "freeze": "bookies delete nothing and replication waits, until the thaw; clients go on to create, write, "
+            "read and delete ledgers",
             "no": "what bookies collect before it is back is gone",
         },
         "freeze",
@@ -121,7 +124,12 @@ def ask_for_host(name: str, error: Exception) -> RescueQuestion:
 def ask_for_disks(item: FetchedBookie) -> RescueQuestion:
     """Return the question for a bookie that was not collected, or whose missing part is not known."""
     text = f"{item.name}: {item.verdict}. May what is missing come back?"
-    return RescueQuestion(f"disks of {item.name}", text, (), _COMES_BACK, "back")
+    if item.bookie is not None:
+        return RescueQuestion(f"disks of {item.name}", text, (), _COMES_BACK, "back")
+    again = "it ends here; give the host the program (`program`, `copy`) or its disks, then run this again"
+    choices = {AGAIN: again, **_COMES_BACK}
+    known = ("the program did not run there: the disks were not looked at",) if item.is_unread else ()
+    return RescueQuestion(f"disks of {item.name}", text, known, choices, AGAIN if item.is_unread else "back")
 
 
 def ask_for_folder(item: FetchedBookie, gap: Gap) -> RescueQuestion:

@@ -36,7 +36,7 @@ def review(rescue: OpenRescue) -> None:
     question = RescueQuestion(
         "confirm",
         f"write this plan? type the first {_TYPED} digits of its hash, {facts['hash']}",
-        (*known, f"{_ANY_HASH!r} confirms any plan: for a rehearsal with a file of answers"),
+        tuple(known),
     )
     typed = rescue.answer(question)
     if typed != _ANY_HASH and not (len(typed) >= _TYPED and facts["hash"].startswith(typed.lower())):

@@ -24,13 +24,14 @@ def save_ledgers(rescue: OpenRescue, ledgers: Sequence[str], folder: str) -> Non
     ids, disks = (rescue.record.find_phase(RescuePhase.COLLECT)[name] for name in ("bookies", "disks"))
     saved: dict[str, str] = rescue.record.find_phase(RescuePhase.DECIDE).setdefault("saved", {}).setdefault(folder, {})
     for bookie in rescue.hosts.bookies:
-        name = ids.get(bookie.name)
+        name, is_gone = ids.get(bookie.name), rescue.is_said_to_be_gone(bookie)
         if name is None:
-            saved[bookie.name] = "its disks were not read"
+            saved[bookie.name] = "" if is_gone else "its disks were not read"
         elif saved.get(bookie.name) != "":
             rescue.say(f"{bookie.name}: {bookie.program} export of {count_noun(len(ledgers), 'ledger')}")
             done = export_ledgers(bookie, name, disks[name], ledgers, rescue.out / folder, rescue.passwords)
-            saved[bookie.name] = done.problem
+            # That folders which are gone were not looked at is known.
+            saved[bookie.name] = done.unreadable or ("" if is_gone else done.unread)
             rescue.say(f"  {done.verdict}")
         rescue.record.save()
     lacking = [f"{name}: {problem}" for name, problem in saved.items() if problem]

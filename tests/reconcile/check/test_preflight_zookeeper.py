@@ -213,7 +213,7 @@ def test_the_first_ten_minutes_come_before_any_connection() -> None:
             [*PROGRAM, "--metadata", uri], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
-            lines = [process.stdout.readline() for _ in range(12)]
+            lines = [process.stdout.readline() for _ in range(13)]
             assert process.poll() is None
             out, err = process.communicate(timeout=120)
     said = "".join(lines)

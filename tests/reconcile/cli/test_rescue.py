@@ -29,7 +29,7 @@ from reconcile.cli.command import Exit
 from reconcile.cli.options import now
 from reconcile.cli.output import Output
 from reconcile.cli.rescue import questions
-from reconcile.cli.rescue.collect import collect
+from reconcile.cli.rescue.collect import collect, collect_all
 from reconcile.cli.rescue.conductor import conclude, conduct
 from reconcile.cli.rescue.copies import FetchedBookie, Gap, SavedLedgers, collect_bookie, copy_server, export_ledgers
 from reconcile.cli.rescue.freezes import freeze, name_thaw, thaw
@@ -442,14 +442,22 @@ def test_only_older_ledgers_of_ids_in_the_store_are_given_up(tmp_path: Path) -> 
     assert record.find_phase(RescuePhase.DECIDE)["older"] == sorted("89", key=lambda n: LedgerId(0, int(n)).bucket)
 
 
-@pytest.mark.parametrize(("problem", "answer"), [("", None), ("no cookie", "yes"), ("no cookie", "no")])
+@pytest.mark.parametrize(
+    ("problem", "answer", "gone"),
+    [("", None, ""), ("no cookie", "yes", ""), ("no cookie", "no", ""), ("no cookie", None, "/disk2")],
+)
 def test_older_ledgers_that_may_not_all_be_saved_are_asked_about(
-    problem: str, answer: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    problem: str, answer: str | None, gone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bookie whose disks may have more stops it, unless a person says to go on; one that was saved whole does not."""
     record = RescueRecord.open(tmp_path, "zk://a/l", now)
     record.find_phase(RescuePhase.COLLECT).update(bookies={"bk1": "b1:3181"}, disks={"b1:3181": ["/disk"]})
     question = questions.ask_for_unsaved(OLDER, [f"bk1: {problem}"])
+    if gone:
+        # It was said before that what was not looked at is gone.
+        record.find_phase(RescuePhase.COLLECT)["gaps"] = {"bk1": [gone]}
+        folder = FetchedBookie("bk1", "b1:3181", is_complete=False, verdict="half")
+        record.take_answer(questions.ask_for_folder(folder, Gap(gone, is_missing=True)), "gone")
     if answer is not None:
         record.take_answer(question, answer)
     asked: list[object] = []
@@ -588,6 +596,23 @@ def test_what_is_gone_is_given_up_by_name(
     written = tomllib.loads((tmp_path / "incident.toml").read_text())
     assert (written["bookies"], written.get("lost")) == (["b1:3181", "b2:3181"], lost)
     assert rescue.build_disk_options("all") == ["--sample", "all", "--disk", "b1:3181=/disk1"]
+
+
+@pytest.mark.parametrize(("program", "recommended"), [("nowhere", "again"), ("false", "back")])
+def test_a_bookie_that_was_not_collected_is_collected_again_if_a_person_says_so(
+    program: str, recommended: str, tmp_path: Path
+) -> None:
+    """Which is recommended where its host has no such program: its disks may be whole. Nothing else is asked then."""
+    text = BOOKIE.replace("local", "command") + f"command = 'sh -c {{script}}'\nprogram = '{program}'\nid = 'b1:3181'\n"
+    rescue, asked = open_rescue(tmp_path, {"disks of bk1": "again"}, text=text)
+    rescue.record.find_phase(RescuePhase.LOOK)["kind"] = "lost"
+    [item] = collect_all(rescue)
+    assert questions.ask_for_disks(item).recommended == recommended
+    for _ in range(2):
+        with pytest.raises(GuardRefusedError, match="disks of bk1: were not read; give its host the program"):
+            collect(rescue)
+    assert asked == ["disks of bk1"] * 2
+    assert rescue.record.find_answer("disks of bk1") is None
 
 
 def _collect_one_of_two(
@@ -799,7 +824,7 @@ def test_more_older_ledgers_than_an_argument_takes_are_saved(tmp_path: Path) -> 
     ids = [str(number) for number in range(1_000_000_000, 1_000_012_000)]
     assert len(" ".join(ids)) > 131_072
     saved = export_ledgers(bookie, "b1:3181", ["/disk"], ids, tmp_path / "older", None)
-    assert (saved.problem, saved.verdict.endswith(": kept")) == ("", True)
+    assert (saved.unread + saved.unreadable, saved.verdict.endswith(": kept")) == ("", True)
     assert (tmp_path / "older" / "bk1" / "ids").read_text().split() == ids
 
 
@@ -1172,6 +1197,7 @@ def list_questions() -> Iterator[RescueQuestion]:
     yield questions.ask_for_host("bk1", HostError("bk1: no route"))
     yield questions.ask_for_the_silent(["bk1"])
     yield questions.ask_for_disks(folder)
+    yield questions.ask_for_disks(FetchedBookie("bk1", None, is_complete=False, verdict="none", is_unread=True))
     yield questions.ask_for_folder(folder, folder.gaps[0])
     yield questions.ask_for_id("bk1", ["b1:3181"], is_only=True)
     yield questions.ask_for_session(session)
