@@ -33,7 +33,8 @@ def test_entries_that_only_a_journal_has_are_saved_and_the_thaw_is_told(
     text = f"[incident]\npasswords = {json.dumps(str(passwords))}\n"
     for bookie in bookies:
         conf = tmp_path / f"bk{bookie.n}.conf"
-        conf.write_text(f"journalDirectories={bookie.journals[0]}\nledgerDirectories={bookie.ledgers[0]}\n")
+        folders = f"journalDirectories={bookie.journals[0]}\nledgerDirectories={bookie.ledgers[0]}\n"
+        conf.write_text(f"metadataServiceUri={uri}\n{folders}")
         text += f'[[bookie]]\nname = "host{bookie.n}"\ntransport = "local"\nconf = {json.dumps(str(conf))}\n'
     hosts.write_text(text)
     [folder] = bookies[0].ledgers

@@ -85,7 +85,9 @@ def test_records_of_a_secured_store_get_their_rights(tmp_path: Path, monkeypatch
         bookies = ""
         for n in range(4):
             conf = tmp_path / f"bk{n}.conf"
-            conf.write_text(f"journalDirectories=b{n}/journal\nledgerDirectories=b{n}/ledgers\n")
+            conf.write_text(
+                f"metadataServiceUri={uri}\njournalDirectories=b{n}/journal\nledgerDirectories=b{n}/ledgers\n"
+            )
             bookies += f'[[bookie]]\nname = "host{n}"\ntransport = "local"\nconf = {json.dumps(str(conf))}\n'
         hosts = tmp_path / "hosts.toml"
         hosts.write_text(f"[incident]\nsnapshots = [{json.dumps(str(tmp_path / 'yesterday'))}]\n{bookies}")

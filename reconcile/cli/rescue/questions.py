@@ -56,14 +56,22 @@ def ask_what_happened(
     )
 
 
-def ask_whether_lost(verdict: str) -> RescueQuestion:
-    """Return the question whether a store is lost that did not answer, or was not listed whole."""
+def ask_whether_lost(verdict: str, others: Sequence[str]) -> RescueQuestion:
+    """Return the question whether a store is lost that was not seen empty, or that may be another cluster's.
+
+    Args:
+        verdict: of preflight.
+        others: what bookies' configurations name instead of this root; empty: it was not seen to be empty.
+    """
+    known = others or ("while no bookie can list it either, none deletes",)
     return RescueQuestion(
         "store",
-        "the store was not seen to be empty: is it lost?",
-        (f"preflight: {verdict}", "while no bookie can list it either, none deletes"),
+        "no bookie's configuration that was read names this root: is it theirs, and lost?"
+        if others
+        else "the store was not seen to be empty: is it lost?",
+        (f"preflight: {verdict}", *known),
         {
-            "no": "it ends here, and nothing is stopped; make the store answer, then run this again",
+            "no": "it ends here, and nothing is stopped; make the store answer or correct the URI, then run this again",
             "lost": "every bookie is stopped at once; before the restore a store must answer at this URI",
         },
         "no",

@@ -79,6 +79,8 @@ class RescueRecord:
         if values is None:
             values = {"schema": SCHEMA, "metadata": metadata, "topic": topic, "began": _show(now())}
             values |= {"phases": {}, "answers": {}, "commands": []}
+        elif not values["phases"].get(RescuePhase.LOOK, {}).get("ended"):
+            values |= {"metadata": metadata, "topic": topic}  # Nothing was looked at yet: the first name was not right.
         elif values["metadata"] != metadata:
             problem = f"is a rescue of {values['metadata']}"
             raise InputError(str(folder / FILE), problem, "name that store, or another folder")

@@ -35,7 +35,7 @@ from reconcile.cli.rescue.copies import FetchedBookie, Gap, SavedLedgers, collec
 from reconcile.cli.rescue.freezes import freeze, name_thaw, thaw
 from reconcile.cli.rescue.hosts import BookieHost, BookieTable, Host, ServerTable, Transport, read_hosts
 from reconcile.cli.rescue.left_out import LEFT_OUT, settle_left_out
-from reconcile.cli.rescue.look import read_history, require_lost
+from reconcile.cli.rescue.look import list_other_roots, read_history, require_lost
 from reconcile.cli.rescue.open_rescue import OpenRescue
 from reconcile.cli.rescue.own_commands import Ran, run_own
 from reconcile.cli.rescue.record import RescuePhase, RescueQuestion, RescueRecord, read_answers, read_record
@@ -202,6 +202,7 @@ def test_a_stop_from_inside_a_container_is_not_believed(
         text = BOOKIE.replace("local", "kubectl").replace("/etc/bk.conf", str(tmp_path / "bk.conf"))
         hosts = write_hosts(tmp_path, text + 'host = "pulsar/bk-0"\n')
         uri = f"zk+hierarchical://{zookeeper_server.hosts}/nothing/ledgers"
+        (tmp_path / "bk.conf").write_text(f"metadataServiceUri={uri}\n")
         refused = process("rescue", "--metadata", uri, "--hosts", hosts, "--out", tmp_path / "out", "--json")
         assert refused.code == 5, refused.out + refused.err
         assert "bk1: process 1 is in state S after kill -STOP" in refused.result["verdict"]
@@ -280,7 +281,9 @@ def test_a_host_that_cannot_be_reached_ends_the_run(
     uri = f"zk+hierarchical://{zookeeper_server.hosts}/nothing/ledgers"
     words = ["rescue", "--metadata", uri, "--hosts", hosts, "--out", tmp_path / "out", "--json"]
     answers = tmp_path / "answers.json"
-    asked = process(*words)
+    # What the bookie's configuration names cannot be read either.
+    answers.write_text('{"store": "lost"}')
+    asked = process(*words, "--answers", answers)
     [question] = asked.result["questions"]
     assert (asked.code, question["id"], question["recommended"]) == (4, "host bk1", "no"), asked.err
     assert "bk1: kill -STOP failed with code 255: connection refused" in question["text"]
@@ -302,6 +305,7 @@ def test_a_bookie_that_was_not_found_is_not_taken_for_off(zookeeper_server: ZooK
     uri = f"zk+hierarchical://{zookeeper_server.hosts}/nothing/ledgers"
     words = ["rescue", "--metadata", uri, "--hosts", hosts, "--out", tmp_path / "out", "--json"]
     answers = tmp_path / "answers.json"
+    (tmp_path / "other.conf").write_text(f"metadataServiceUri={uri}\n")
     with fake_bookie(tmp_path) as running:
         asked = process(*words)
         [question] = asked.result["questions"]
@@ -511,9 +515,10 @@ EMPTY = {
     ],
 )
 def test_only_a_store_that_was_seen_empty_counts_as_lost(
-    seen: dict[str, object], answer: str | None, said: str | None, tmp_path: Path
+    seen: dict[str, object], answer: str | None, said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of any other a person says so; no ends the run, and is asked again."""
+    monkeypatch.setattr("reconcile.cli.rescue.look.list_other_roots", lambda _: None)
     rescue, asked = open_rescue(tmp_path, {} if answer is None else {"store": answer})
     if said is None:
         require_lost(rescue, seen)
@@ -524,6 +529,37 @@ def test_only_a_store_that_was_seen_empty_counts_as_lost(
     assert asked == ([] if answer is None else ["store"])
     with pytest.raises(GuardRefusedError, match="leave --topic out"):
         require_lost(open_rescue(tmp_path / "topic", {}, topic="persistent://a/b/c")[0], seen)
+
+
+@pytest.mark.parametrize(
+    ("conf", "named"),
+    [
+        ("metadataServiceUri=zk+hierarchical://zk1:2181,zk2:2181/l\n", None),
+        ("zkServers=zk1:2181\nzkLedgersRootPath=/l\n", None),
+        ("metadataServiceUri=zk://zk1:2181/ledgers\n", "names the root /ledgers"),
+        ("zkServers=zk1:2181\n", "names the root /ledgers"),
+        ("metadataServiceUri=${elsewhere}\n", "could not be read, or names no store"),
+        ("bookiePort=3181\n", "could not be read, or names no store"),
+        (None, "could not be read, or names no store"),
+    ],
+)
+def test_an_empty_store_that_may_not_be_that_of_these_bookies_is_asked_about(
+    conf: str | None, named: str | None, tmp_path: Path
+) -> None:
+    """A slip in the URI stops no bookie: their configuration names their root; another URI may be named then."""
+    path = tmp_path / "bk.conf"
+    if conf is not None:
+        path.write_text(conf)
+    rescue, asked = open_rescue(tmp_path, {"store": "no"}, text=BOOKIE.replace("/etc/bk.conf", str(path)))
+    others = list_other_roots(rescue)
+    assert others == (None if named is None else (f"bk1: {path} {named}",))
+    if named is None:
+        require_lost(rescue, EMPTY)
+        return
+    with pytest.raises(GuardRefusedError, match="may not be that of these bookies: it is empty; name it as"):
+        require_lost(rescue, EMPTY)
+    assert asked == ["store"]
+    assert RescueRecord.open(tmp_path, "zk://a/ledgers", now).values["metadata"] == "zk://a/ledgers"
 
 
 def open_rescue(
@@ -1191,7 +1227,8 @@ def list_questions() -> Iterator[RescueQuestion]:
     session = {"session": "0x1", "ledgers": 1, "first_at": "a", "last_at": "b", "on_bookies": 1}
     prior = [{"ensemble": 3, "write": 2, "weight": 0.9}]
     yield questions.ask_what_happened(5, {"verdict": "v", "level": "critical"}, {}, can_freeze=True)
-    yield questions.ask_whether_lost("v")
+    yield questions.ask_whether_lost("v", ())
+    yield questions.ask_whether_lost("v", ("bk1: /etc/bk.conf names the root /other",))
     yield questions.ask_to_freeze(5)
     yield questions.ask_to_stop(3, 3)
     yield questions.ask_for_host("bk1", HostError("bk1: no route"))
