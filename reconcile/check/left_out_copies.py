@@ -97,8 +97,8 @@ def find_left_out(
         ]
         raws, planned = pa.array(stored, pa.binary()), _read_records(plan, buckets)
         if planned is not None:
-            at = pc.index_in(keys, value_set=planned["key"])
-            raws = pc.if_else(pc.is_valid(at), planned["value"].take(at), raws)
+            places = pc.index_in(keys, value_set=planned["key"])
+            raws = pc.if_else(pc.is_valid(places), planned["value"].take(places), raws)
         records = decode_columns(raws)
         columns = ["state", "ensemble_size", "write_quorum", "last_entry", "segments"]
         known = ids.append_column("row", pa.array(np.arange(ids.num_rows)))

@@ -60,15 +60,15 @@ def require_lost(rescue: OpenRescue, seen: Mapping[str, Any]) -> None:
         problem = f"lists no ledgers: {seen['verdict']}"
         raise GuardRefusedError("the store", problem, "where more than a topic is lost, leave --topic out")
     is_seen = seen.get("root") == "missing" or (seen["counts"].get("ledgers_listed") == 0 and _is_listed_whole(seen))
-    others = list_other_roots(rescue) if is_seen else ()
-    if others is None:
+    other_roots = list_other_roots(rescue) if is_seen else ()
+    if other_roots is None:
         return
-    question = questions.ask_whether_lost(seen["verdict"], others)
+    question = questions.ask_whether_lost(seen["verdict"], other_roots)
     if rescue.answer(question) == "no":
         rescue.forget(question.id)
         remedy = "make it answer, then run this again; a store that comes back empty makes bookies delete everything"
         problem = "was not seen"
-        if others:
+        if other_roots:
             problem, remedy = "may not be that of these bookies", "name it as their bk_server.conf does: --metadata URI"
         raise GuardRefusedError("the store", f"{problem}: {seen['verdict']}", remedy)
 

@@ -56,18 +56,18 @@ def ask_what_happened(
     )
 
 
-def ask_whether_lost(verdict: str, others: Sequence[str]) -> RescueQuestion:
+def ask_whether_lost(verdict: str, other_roots: Sequence[str]) -> RescueQuestion:
     """Return the question whether a store is lost that was not seen empty, or that may be another cluster's.
 
     Args:
         verdict: of preflight.
-        others: what bookies' configurations name instead of this root; empty: it was not seen to be empty.
+        other_roots: what bookies' configurations name instead of this root; empty: it was not seen to be empty.
     """
-    known = others or ("while no bookie can list it either, none deletes",)
+    known = other_roots or ("while no bookie can list it either, none deletes",)
     return RescueQuestion(
         "store",
         "no bookie's configuration that was read names this root: is it theirs, and lost?"
-        if others
+        if other_roots
         else "the store was not seen to be empty: is it lost?",
         (f"preflight: {verdict}", *known),
         {
@@ -134,14 +134,14 @@ def ask_for_disks(item: FetchedBookie) -> RescueQuestion:
     text = f"{item.name}: {item.verdict}. May what is missing come back?"
     if item.bookie is not None:
         return RescueQuestion(f"disks of {item.name}", text, (), _COMES_BACK, "back")
-    again = "it ends here; give the host the program (`program`, `copy`) or its disks, then run this again"
-    choices = {AGAIN: again, **_COMES_BACK}
+    costs_again = "it ends here; give the host the program (`program`, `copy`) or its disks, then run this again"
+    choices = {AGAIN: costs_again, **_COMES_BACK}
     known = ("the program did not run there: the disks were not looked at",) if item.is_unread else ()
     return RescueQuestion(f"disks of {item.name}", text, known, choices, AGAIN if item.is_unread else "back")
 
 
 def ask_for_folder(item: FetchedBookie, gap: Gap) -> RescueQuestion:
-    """Return the question for one folder of a bookie whose others were read."""
+    """Return the question for one folder of a bookie whose other_roots were read."""
     problem = "is missing" if gap.is_missing else "was not read whole"
     text = f"folder {gap.path} of {item.name} {problem}: may it come back?"
     return RescueQuestion(f"folder {gap.path} of {item.name}", text, (item.verdict,), _COMES_BACK, "back")
@@ -189,11 +189,11 @@ def ask_for_session(row: Mapping[str, Any]) -> RescueQuestion:
 
 
 def _describe_deletes(row: Mapping[str, Any]) -> str:
-    who = f"session {row['session']}" if row["session"] else "an unknown session"
+    session = f"session {row['session']}" if row["session"] else "an unknown session"
     span = f"from {row['first_at']} to {row['last_at']}"
     if not row["first_at"]:
         span = f"in transactions {row['first_txn']} to {row['last_txn']}"
-    return f"{who} deleted {count_noun(row['ledgers'], 'ledger')} {span}"
+    return f"{session} deleted {count_noun(row['ledgers'], 'ledger')} {span}"
 
 
 def ask_for_quorums(plan: Mapping[str, Any]) -> RescueQuestion | None:

@@ -41,7 +41,7 @@ def recover(rescue: OpenRescue) -> dict[str, Any]:
     if reuse is not None:
         # That these are to be saved is asked now, and no longer true when the plan is confirmed.
         rescue.record.find_phase(RescuePhase.DECIDE).pop("verdict", None)
-    rescue.answer_all([*(one for one in (keys, quorums, reuse) if one is not None), *sessions])
+    rescue.answer_all([*(asked for asked in (keys, quorums, reuse) if asked is not None), *sessions])
     if keys is not None and rescue.answer(keys) == "added":
         plan = make_plan(rescue, "recover with passwords")
     if quorums is not None and rescue.answer(quorums) != "unknown":
@@ -80,8 +80,8 @@ def settle_older(rescue: OpenRescue, plan: Mapping[str, Any]) -> Iterator[str]:
     path = Path(plan["plan"])
     several = [line.ledger for line in list_plan_ledgers(path, LedgerFilter(category=_REUSED))]
     # Of others the store has neither ledger: they are held, and to give these up would lose both.
-    held = select_held(open_dataset(path, "plan"), HeldChoice(among=frozenset(several)))
-    ledgers = [str(ledger) for ledger in several if ledger not in held]
+    held_ledgers = select_held(open_dataset(path, "plan"), HeldChoice(among=frozenset(several)))
+    ledgers = [str(ledger) for ledger in several if ledger not in held_ledgers]
     rescue.record.find_phase(RescuePhase.DECIDE)["older"] = ledgers
     match rescue.answer(questions.ask_for_older_ledgers(reused)):
         case "lost":

@@ -210,8 +210,10 @@ def thaw(request: ThawRequest, context: Context, ask: Ask) -> Waiting | Thawed:
             counts = _require_safe(run, request)
 
         def propose(history: FreezeHistory | None) -> engine.FreezeProposal:
-            past = history or FreezeHistory()
-            return engine.propose_thaw(run.store, run.root, past, enable_replication=request.enable_replication)
+            known_history = history or FreezeHistory()
+            return engine.propose_thaw(
+                run.store, run.root, known_history, enable_replication=request.enable_replication
+            )
 
         disabled = run.store.get(run.root + REPLICATION_DISABLED)
         waiting = run.change(_THAW, propose, ask, counts)
