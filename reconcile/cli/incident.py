@@ -73,7 +73,7 @@ def incident_option(command: click.Command, left_out: frozenset[str]) -> click.O
         is_eager=True,
         expose_value=False,
         callback=read,
-        help=f"TOML with what is not typed: {', '.join(key for key in FIELDS if key in taken)}.",
+        help=f"TOML file with options that are not typed: {', '.join(key for key in FIELDS if key in taken)}.",
     )
 
 

@@ -146,7 +146,7 @@ def names_options(command: Callable[P, R]) -> Callable[P, R]:
         "qualified",
         multiple=True,
         metavar="NAME",
-        help="One more ledger, by its 32 hex digits.",
+        help="A ledger, by its 32 hex digits.",
     )(scope_option(command))
 
 
@@ -496,7 +496,8 @@ def references_option(command: Callable[P, R]) -> Callable[P, R]:
         multiple=True,
         metavar="FILE|URI",
         callback=_require_no_dataset,
-        help="What an upper layer knows: JSON lines or Parquet with ledger, scope, last_entry, length, deleted, owner; "
+        help="Ledgers that an upper layer knows: JSON lines or Parquet with ledger, scope, last_entry, length, "
+        "deleted, owner; "
         "or the store, or a copy of one, that has Pulsar's /managed-ledgers.",
     )(command)
 
@@ -508,7 +509,8 @@ def evidence_option(command: Callable[P, R]) -> Callable[P, R]:
         multiple=True,
         type=PLACE,
         metavar="RUN",
-        help="A scrutiny's run: what bookies told it, what it found missing, wiped bookies. Again: another share.",
+        help="Folder of a scrutiny's run: what bookies answered, what was missing, which bookies were wiped. Repeat "
+        "the option for other shares.",
     )(command)
 
 
@@ -528,8 +530,8 @@ quorums_option = click.option(
     "--quorums",
     type=FILE,
     metavar="FILE",
-    help="What some ledgers were written with, a line each: FIRST..LAST E/W/A, or owner=NAME E/W/A (NAME* for all that "
-    "begin so), the owner as --references has it.",
+    help="Quorums of some ledgers, a line each: FIRST..LAST E/W/A, or owner=NAME E/W/A. NAME is the owner in "
+    "--references; NAME* is a prefix.",
 )
 lost_option = click.option(
     "--lost",

@@ -145,7 +145,7 @@ def apply(
     progress: Callable[[int, int], None] = lambda _done, _all: None,
     judge: Callable[[], JudgedWave] | None = None,
 ) -> Applied:
-    """Write what a plan proposes, and nothing over anything.
+    """Write what a plan proposes; overwrite nothing else.
 
     Args:
         actions: the plan's.

@@ -164,4 +164,4 @@ def test_a_snapshot_that_names_no_cluster_is_taken_and_named(
     done = run(capsys, *recover, "--snapshot", nameless, "--out", tmp_path / "plan")
     assert done.code in (0, 3)
     where = nameless.partition("://")[2]
-    assert f"no instance id, so nothing shows which cluster it belongs to: snapshot zk://{where}" in done.out
+    assert f"no instance id, so their cluster is not known: snapshot zk://{where}" in done.out

@@ -50,7 +50,7 @@ _LOCKS: Final = {("lock", "lock"): "locks of guarded ledgers", ("lock", "release
         Exit.DONE: "all was written and read back",
         Exit.FAILED: "the store did not answer, or the journal's disk is full, before anything was written",
         Exit.USAGE: "a plan, a journal or a URI that cannot be used",
-        Exit.FOUND: "all was written, and its scrutiny found what the plan does not have; the next wave waits",
+        Exit.FOUND: "all was written; its scrutiny has findings that the plan does not have, so the next wave waits",
         Exit.REFUSED: "a guard refused: not confirmed, not approved as the cluster's policy "
         "asks for, another cluster's root, bookies that are running or were not "
         "looked at, an ACL that nothing names, a wave before with findings, with marked ledgers or without a scrutiny, "
@@ -68,27 +68,35 @@ _LOCKS: Final = {("lock", "lock"): "locks of guarded ledgers", ("lock", "release
     metavar="SPEC|from-snapshot",
     help="ACL of created keys, scheme:id:perms,…; or those that the plan names. [default: open where the store is]",
 )
-@click.option("--accept-unseen", type=int, default=0, metavar="N", help="So many bookies were not looked at.")
+@click.option(
+    "--accept-unseen",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Number of bookies that you know were not read. What only they hold is deleted.",
+)
 @click.option("--accept-unfrozen", is_flag=True, help="Write although bookies are registered in this root.")
 @click.option("--wave", type=click.IntRange(1), metavar="N", help="Only this wave of a plan that was split; in order.")
-@inventory_options("Judge what is written by this. [default: the inventories that the plan was made from]")
-@click.option("--wire", is_flag=True, help="Ask running bookies, too, for what was written.")
+@inventory_options(
+    "Inventory by which the written records are judged. [default: the inventories that the plan was made from]"
+)
+@click.option("--wire", is_flag=True, help="Also ask the running bookies about the written ledgers.")
 @click.option(
     "--accept-findings",
     type=click.IntRange(0),
     default=0,
     metavar="N",
-    help="So many findings of earlier waves are accepted.",
+    help="Number of findings of earlier waves that you accept.",
 )
 @click.option(
     "--accept-marked",
     type=click.IntRange(0),
     default=0,
     metavar="N",
-    help="So many ledgers of earlier waves may be marked for re-replication.",
+    help="Number of ledgers of earlier waves that may be marked for re-replication.",
 )
 @click.option("--journal", type=FOLDER, help="Where every write is recorded. [default: PLAN/journal]")
-@click.option("--resume", is_flag=True, help="Go on with the journal that is there.")
+@click.option("--resume", is_flag=True, help="Continue with the existing journal.")
 @approval_option
 @reason_option
 @wire_options
@@ -156,7 +164,9 @@ def apply(
     more += ["--reason", reason] if reason else []
     more += [*carry_approvals(approvals.files), "--confirm", review.hash]
     command = quote_command("bkmeta", "apply", plan, *more)
-    with add_remedy(f"what was written is recorded in {job.journal_folder(request)}, go on: {command} --resume"):
+    with add_remedy(
+        f"every write so far is recorded in {job.journal_folder(request)}; to continue: {command} --resume"
+    ):
         done = job.apply(request, review, confirmation, make_context(output))
     manifest = read_plan_manifest(review.plan)
     sys.exit(output.show(_make_result(done, plan, command, manifest.counts)))
@@ -171,13 +181,13 @@ def _ask_for_confirmation(review: "Review", accept_unseen: int) -> "Confirmation
     if review.released:
         promise += f", {count_released_holds(review.released)}"
     click.echo(f"{promise}; hash {review.hash}", err=True)
-    typed = click.prompt(f"type the first {TYPED} digits of the hash to go on", err=True)
+    typed = click.prompt(f"type the first {TYPED} digits of the hash to continue", err=True)
     if len(typed) < TYPED:
         raise click.Abort
     if review.unseen and not accept_unseen:
         names = printable(list_names(review.unseen))
-        click.echo(f"not looked at, and what only they hold will be deleted: {names}", err=True)
-        accept_unseen = click.prompt("type how many bookies were not looked at to go on", type=int, err=True)
+        click.echo(f"not read, and what only these bookies hold will be deleted: {names}", err=True)
+        accept_unseen = click.prompt("to continue, type the number of bookies that were not read", type=int, err=True)
     return Confirmation(typed, accept_unseen)
 
 

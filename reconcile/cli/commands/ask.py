@@ -35,13 +35,13 @@ _CODES: Final = {
 @click.command(
     cls=Command,
     exits={
-        Exit.DONE: "it answered; where a command's answer is passed on: as that command",
-        Exit.FAILED: "the service, or its store, did not answer in time, or does too much already",
+        Exit.DONE: "the service answered; for a command that it ran: that command's code",
+        Exit.FAILED: "the service or its store did not answer in time, or the service is too busy",
         Exit.USAGE: "a method, a field or an address that cannot be used",
-        Exit.FOUND: "as the command that the service ran: something was found, or is unsafe",
-        Exit.UNDECIDABLE: "as that command: something that matters could not be checked",
-        Exit.REFUSED: "no token that it knows, or one without the role; another instance leads; or as that command",
-        Exit.PARTLY: "as that command: partly done, go on",
+        Exit.FOUND: "from the command that the service ran: something was found, or is unsafe",
+        Exit.UNDECIDABLE: "from that command: something that matters could not be checked",
+        Exit.REFUSED: "the token is not known, or lacks the role; another instance leads; or from that command",
+        Exit.PARTLY: "from that command: partly done; run it again",
     },
     epilog="Example: bkmeta ask check-impact bookies=bk1:3181 bookies=bk2:3181 --service bkmeta.example.org:8481",
 )

@@ -120,12 +120,14 @@ def _facts(journal: "JournalAccount") -> dict[str, object]:
         Exit.DONE: "every line agrees with its hash and with the line before it",
         Exit.USAGE: "no journal",
         Exit.FOUND: "a line was altered, or a head that was kept is not there: lines were cut off",
-        Exit.PARTLY: "a run, or a line, without its end: what wrote it was killed, or is still under way",
+        Exit.PARTLY: "a run or a line has no end: its command was killed, or still runs",
     },
     epilog="Example: bkmeta audit verify plan/journal --head 9b1c42d07f3e",
 )
 @click.argument("places", metavar="FOLDER...", nargs=-1, required=True, type=FOLDER)
-@click.option("--head", "heads", multiple=True, metavar="HASH", help="Of a last line as it was printed once.")
+@click.option(
+    "--head", "heads", multiple=True, metavar="HASH", help="Hash of a last line that `audit verify` printed earlier."
+)
 @output_options
 def verify(places: tuple[Path, ...], heads: tuple[str, ...], **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say whether the journals in and below FOLDER are as they were written, line by line.
@@ -142,7 +144,7 @@ def verify(places: tuple[Path, ...], heads: tuple[str, ...], **shared: Any) -> N
     journals = verified.journals
     altered = [f"{error.subject}: {error.problem}" for error in verified.altered]
     gone = [
-        f"no line has the hash {head}: lines were cut off, or it is of another journal"
+        f"no line has the hash {head}: lines were cut off, or the hash is of another journal"
         for head in verified.missing_heads
     ]
     torn = [f"{journal.path}: {journal.torn} bytes of an unfinished line at its end"

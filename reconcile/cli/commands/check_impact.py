@@ -65,7 +65,7 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
     # Inventories of an incident are of bookies that were stopped; here they are what is believed instead of records.
     not_of_incident=frozenset({"--inventory-dir"}),
     exits={
-        Exit.DONE: "SAFE: no client loses anything by it",
+        Exit.DONE: "SAFE: no client loses anything",
         Exit.FAILED: "the store did not answer, or the disk of --out or --catalog is full",
         Exit.USAGE: "a bookie, a domain, a URI or a file that cannot be used",
         Exit.FOUND: "UNSAFE: the answer says what would be lost, ledger by ledger",
@@ -80,7 +80,7 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
     multiple=True,
     callback=_split,
     metavar="ID,...",
-    help="To be taken together; again: another set.",
+    help="Bookies to take away together. Repeat the option for another set.",
 )
 @click.option("--domain", "domains", multiple=True, metavar="NAME", help="All bookies of a rack, zone or region.")
 @click.option("--host", "hosts", multiple=True, metavar="GLOB", help="All bookies on these hosts.")
@@ -103,7 +103,7 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @evidence_option
 @click.option("--catalog", "cache", type=FOLDER, help="Keeps captures of the store. [default: in ~/.cache/bkmeta]")
 @click.option(
-    "--max-age", type=DURATION, default="10m", show_default=True, help="A capture that is younger is used again."
+    "--max-age", type=DURATION, default="10m", show_default=True, help="Use a capture again if it is younger than this."
 )
 @click.option(
     "--max-unavailable-storage-capacity-pct",
@@ -114,15 +114,19 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
     metavar="N",
     help="Per cent of the weight that may be lost to writers.",
 )
-@click.option("--margin", type=click.Choice(_MARGINS), help="All must stay readable if one more of these went.")
+@click.option(
+    "--margin",
+    type=click.Choice(_MARGINS),
+    help="Require that every entry stays readable if one more of these is lost.",
+)
 @click.option("--max", "most", type=click.IntRange(1), metavar="N", help="Look for the largest set of up to N bookies.")
-@click.option("--drill", type=click.Choice(_LEVELS), help="Take each of these alone, one by one.")
+@click.option("--drill", type=click.Choice(_LEVELS), help="Judge the loss of each of these alone.")
 @click.option(
     "--stable-for",
     type=click.IntRange(1),
     default=1,
     metavar="N",
-    help="Safe in so many captures, one after the other.",
+    help="Number of captures in a row that must be safe.",
 )
 @click.option(
     "--unrecoverable", multiple=True, callback=_split, metavar="ID,...", help="Declare that these lost their data."
@@ -300,7 +304,7 @@ def make_result(answer: "ImpactAnswer", uri: str, target: str, out: DatasetPlace
 
 def _choose_next(answer: "ImpactAnswer", uri: str) -> str:
     if answer.verdict == "UNDECIDED":
-        return "see to what could not be told, and ask again"
+        return "fix what could not be judged, and ask again"
     if answer.verdict == "UNSAFE" and answer.sets:
         return "find what may be taken: " + quote_command(
             "bkmeta", "check-impact", "--metadata", uri, "--drill", "bookie", "--max", 100
@@ -310,7 +314,7 @@ def _choose_next(answer: "ImpactAnswer", uri: str) -> str:
     if answer.verdict == "UNSAFE":
         return "wait for re-replication, or bring back what is down; then ask again"
     if answer.sets:
-        return "do it, and ask again before the next ones are taken: what is down then counts as lost"
+        return "take them away, and ask again before you take the next ones: bookies that are down then count as lost"
     return ""
 
 

@@ -72,7 +72,7 @@ def _parse_txn(_context: click.Context, _parameter: click.Parameter, value: str 
         Exit.DONE: "the bookie was collected completely",
         Exit.FAILED: "the disk of --out is full, the store did not answer, Spark or the tool failed",
         Exit.USAGE: "folders, ids, URIs or files that cannot be used; with --wire: no Java, no Spark",
-        Exit.FOUND: "the bookie deletes: ledgers went while it was collected",
+        Exit.FOUND: "the bookie deletes: ledgers disappeared while it was collected",
         Exit.UNDECIDABLE: "collected, but not completely: what was not read, or not answered, may exist",
     },
     epilog="Example: bkmeta collect --bookie-conf /etc/bookkeeper/bk_server.conf --out /var/tmp/inv-bk1",
@@ -253,7 +253,7 @@ def collect(
     if summary.deleted:
         went = "1 or more ledgers" if summary.deleted == 1 else f"{summary.deleted} or more ledgers"
         why = "the metadata store is lost: stop it now; the cluster is healthy: retention, and normal"
-        verdict = f"THE BOOKIE DELETES: {went} went while it was collected ({why}). {verdict}"
+        verdict = f"THE BOOKIE DELETES: {went} disappeared while it was collected ({why}). {verdict}"
     storage = {"interleaved": "interleaved or sorted", "none": "not known: no index was found"}
     stopped = (
         "not known how it was stopped"
@@ -278,7 +278,7 @@ def collect(
             f"its index may be in what is not there ({list_names(summary.missing)}), so nothing shows that the bookie "
             "deleted it"
             if summary.missing
-            else "as bookies leave what they delete: on purpose, or because the metadata store did not name it any more"
+            else "as bookies leave what they delete: on purpose, or because the metadata store no longer named it"
         )
         details.append(f"{subject} in entry logs or old journals only: {why}")
     if summary.damaged:
@@ -287,8 +287,9 @@ def collect(
         details += [f"  {line}" for line in _damage_lines(damage)]
     if summary.deleted:
         details.append(
-            "the inventory can be used: what went is listed as damage, by ledger where its own file went, and no "
-            "absence on this bookie is believed; all else counts. For a complete one, collect again when it is quiet"
+            "the inventory can be used. What disappeared is listed as damage (by ledger, if the ledger had its own "
+            "file). What this inventory lacks does not count as absent; all else counts. For a complete inventory, "
+            "collect again when the bookie is quiet"
         )
     if summary.deep is not None:
         details += _describe_deep_counts(summary.deep, dirty=summary.dirty)

@@ -24,7 +24,9 @@ from reconcile.cli.output import Result
 @click.option("--metadata", "uri", metavar="URI", help="A store that must be reachable from here.")
 @click.option("--master", default="local[2]", show_default=True, help="Spark's master, for --spark.")
 @executor_option
-@click.option("--spark", "session", is_flag=True, help="Start a session there, and compare its executors with here.")
+@click.option(
+    "--spark", "session", is_flag=True, help="Start a Spark session there, and compare its executors with this host."
+)
 @click.option("--no-spark", "without", is_flag=True, help="This machine needs no Java, though PySpark is installed.")
 @csv_option
 @output_options

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
         Exit.FAILED: "the store did not answer, the disk of --out is full, Spark failed; or the sums do not add up",
         Exit.USAGE: "a URI, inventories, files or folders that cannot be used; no Java, no Spark",
         Exit.FOUND: "ledgers would be held or lost: the answer says which, why, and what to do today",
-        Exit.UNDECIDABLE: "none of that, but some could not be decided: they changed after the bookies were collected",
+        Exit.UNDECIDABLE: "no ledger would be held or lost, but some could not be judged: they changed after the "
+        "bookies were collected",
     },
     epilog="Example: bkmeta drill --inventory inv/bk1 --inventory inv/bk2 "
     "--metadata zk+hierarchical://zk1:2181/ledgers --passwords pw.txt --expect-bookies bookies.txt --out drill",
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     "uri",
     required=True,
     metavar="URI",
-    help="The store, which the result is compared with; the reconstruction does not see it.",
+    help="The store that the result is compared with; the reconstruction does not read it.",
 )
 @click.option(
     "--snapshot",
@@ -122,7 +123,7 @@ def _make_result(drilled: "Drilled", out: DatasetPlace) -> Result:
     verdict = {
         Exit.FAILED: "INVALID: the sums of this drill do not add up; report it",
         Exit.FOUND: f"{count_noun(missing, 'ledger')} of {drilled.listed} would not come back readable",
-        Exit.UNDECIDABLE: f"of {count_noun(ledgers['undecided'], 'ledger')} it cannot be told; all others come back",
+        Exit.UNDECIDABLE: f"{count_noun(ledgers['undecided'], 'ledger')} could not be judged; all others come back",
         Exit.DONE: f"all {count_noun(drilled.listed, 'ledger')} would come back, {ledgers['exact']} of them exactly",
     }[code]
     advice = list_advice(drilled)

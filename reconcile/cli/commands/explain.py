@@ -73,25 +73,33 @@ _VALUE: Final = 18
 @click.command(
     cls=Command,
     exits={
-        Exit.DONE: "it comes back, or is in the store and nothing disagrees; of a bookie: no entry stands on it alone, "
-        "none is lacking",
+        Exit.DONE: "the ledger comes back, or is in the store and nothing disagrees; with --bookie: no entry is on "
+        "it alone, and none is missing",
         Exit.FAILED: "the store did not answer, or the tool failed",
         Exit.USAGE: "an id, a URI or datasets that cannot be used",
-        Exit.FOUND: "it is held or guarded, something disagrees, or nothing knows it and every bookie was read; of a "
-        "bookie: entries stand on it alone, or are lacking",
-        Exit.UNDECIDABLE: "nothing knows it, and not every bookie was read; of a bookie: it was not collected",
+        Exit.FOUND: "the ledger is held or guarded, something disagrees, or it is not known and every bookie was "
+        "read; with --bookie: entries are on it alone, or are missing",
+        Exit.UNDECIDABLE: "the ledger is not known, and not every bookie was read; with --bookie: it was not collected",
     },
     epilog="Example: bkmeta explain 12345 --inventory inv/bk1 --inventory inv/bk2 --plan plan",
 )
 @click.argument("ledger", required=False)
 @scope_option
 @click.option("--ledger-qualified-name", "qualified", metavar="NAME", help="Instead of LEDGER: its 32 hex digits.")
-@click.option("--bookie", metavar="ID", help="Instead of LEDGER: which ledgers name it, what it holds, what only it.")
+@click.option(
+    "--bookie",
+    metavar="ID",
+    help="Instead of LEDGER: show which ledgers name this bookie, what it holds, and what only it holds.",
+)
 @inventory_options("One bookie's inventory, or a table of entries.")
 @click.option("--metadata", "uri", metavar="URI", help="The store, or a capture of it: catalog:///DIR.")
 @moment_option
 @click.option(
-    "--snapshot", "snapshots", multiple=True, metavar="PATH|URI", help="What the store held earlier, as recover."
+    "--snapshot",
+    "snapshots",
+    multiple=True,
+    metavar="PATH|URI",
+    help="What the store held earlier, as `recover` takes it.",
 )
 @click.option("--plan", type=PLACE, help="A plan: its decision about the ledger is explained, not made again.")
 @click.option("--passwords", type=FILE, help="Candidate passwords, one a line; mode 0600.")
@@ -289,7 +297,7 @@ def _copy(copy: "SourceCopy") -> Iterator[str]:
     texts = [f"{copy.bookie} ({copy.source}){entries}"]
     texts += ["fenced"] if copy.fenced else []
     texts += ["in limbo"] if copy.limbo else []
-    texts += ["" if copy.complete else "not looked at completely"]
+    texts += ["" if copy.complete else "not read completely"]
     texts += [f"key {copy.key}"]
     texts += [] if copy.explicit_lac is None else [f"explicit LAC {copy.explicit_lac}"]
     yield "; ".join(filter(None, texts))
@@ -300,8 +308,8 @@ def _coverage(coverage: Mapping[str, Any]) -> Iterator[str]:
     bookies = coverage["bookies_looked_at"]
     yield f"bookies: {', '.join(bookies) if bookies else 'none'}"
     for key, text in (
-        ("not_scanned", "known, and not looked at"),
-        ("not_complete", "not looked at completely"),
+        ("not_scanned", "known, and not read"),
+        ("not_complete", "not read completely"),
         ("stores", "stores and catalogs"),
         ("stores_with_gaps", "of these not read whole"),
     ):
@@ -316,11 +324,11 @@ def _next(explanation: "Explanation", given: Sequence[str], uri: str | None, pla
         return quote_command("bkmeta", "plan", "show", plan)
     unseen = explanation.coverage.bookies.not_scanned
     if unseen and (explanation.standing == "undecided" or explanation.outcome == "held"):
-        return f"collect {list_names(unseen, _NAMED)}, and give what that makes, too: --inventory DIR"
+        return f"collect {list_names(unseen, _NAMED)}, and add the new inventories: --inventory DIR"
     if explanation.standing == "undecided" and not explanation.coverage.bookies.members_known_from:
         return "name every bookie of the cluster in a file, one id a line: --expect-bookies FILE"
     if explanation.standing == "undecided":
-        return "give what was not looked at: inventories with --inventory, the store with --metadata"
+        return "give what was not read: inventories with --inventory, the store with --metadata"
     if explanation.outcome and plan is None and not explanation.stored:
         store = [] if uri is not None else ["--metadata", "URI"]
         return quote_command("bkmeta", "recover", *given, *store, "--out", "plan")

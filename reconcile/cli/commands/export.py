@@ -43,8 +43,9 @@ _WORDS: Final = {
         Exit.DONE: "every entry up to each ledger's highest is written once, each digest agrees",
         Exit.FAILED: "the disk of --out is full, or the tool failed",
         Exit.USAGE: "an id, folders or files that cannot be used",
-        Exit.FOUND: "entries are missing in between, have several contents, or prove no digest; or a ledger has none",
-        Exit.UNDECIDABLE: "nothing of that, but disks were not looked at whole: more may exist",
+        Exit.FOUND: "entries are missing below a ledger's highest, have several contents, or have no proven digest; "
+        "or a ledger has no entry",
+        Exit.UNDECIDABLE: "no such entry, but disks were not read completely: more entries may exist",
     },
     epilog="Example: bkmeta export 12345 --disk bk1:3181=/mnt/bk1 --disk bk2:3181=/mnt/bk2 --out entries",
 )
@@ -57,7 +58,11 @@ _WORDS: Final = {
 @click.option(
     "--passwords", type=FILE, help="Candidate passwords, one a line; mode 0600. They prove digests of type HMAC."
 )
-@click.option("--logs", is_flag=True, help="Also what no index names: every byte of entry logs and journals is read.")
+@click.option(
+    "--logs",
+    is_flag=True,
+    help="Also write entries that no index names: every byte of entry logs and journals is read.",
+)
 @format_option
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the files; only you may read it.")
 @output_options
@@ -107,7 +112,7 @@ def _make_result(done: "Exported", out: Path, *, has_logs: bool) -> Result:
     verdict = f"{count_noun(entries, 'entry', 'entries')} of {count_noun(len(written), 'ledger')} written to {out}"
     code = Exit.DONE
     if any(not ledger.is_sure for ledger in done.ledgers):
-        code, verdict = Exit.UNDECIDABLE, f"{verdict}; disks were not looked at whole: more may exist"
+        code, verdict = Exit.UNDECIDABLE, f"{verdict}; disks were not read completely: more may exist"
     if doubtful:
         code, verdict = Exit.FOUND, f"{count_noun(len(doubtful), 'ledger')} not whole: {verdict}"
     details = [
@@ -117,7 +122,7 @@ def _make_result(done: "Exported", out: Path, *, has_logs: bool) -> Result:
     if len(done.ledgers) > _SHOWN:
         details.append("all of them with --json")
     details += [
-        f"{bookie} was not looked at whole: {problems[0] if problems else 'no cookie'}"
+        f"{bookie} was not read completely: {problems[0] if problems else 'no cookie'}"
         for bookie, problems in list(done.incomplete.items())[:_SHOWN]
     ]
     messages: Counter[str] = Counter()

@@ -61,12 +61,14 @@ GOES_ON: Final = (
     epilog="Example: bkmeta freeze --metadata zk+hierarchical://zk1:2181/ledgers",
 )
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
-@click.option("--confirm", metavar="HASH", help="Make the changes: their hash, which a run without this option prints.")
+@click.option(
+    "--confirm", metavar="HASH", help="Make the changes that have this hash. A run without this option prints it."
+)
 @click.option(
     "--deletes-only",
     is_flag=True,
-    help="Freeze what bookies delete, and nothing else: clients go on to create, write and delete ledgers. For deletes "
-    "on a cluster that lives; not for a store that was lost.",
+    help="Keep bookies from deleting, and nothing else: clients still create, write and delete ledgers. For mistaken "
+    "deletes on a live cluster, not for a lost store.",
 )
 @click.option("--journal", type=FOLDER, help="Where every change is recorded. [default: ./bkmeta-freeze-HOST-ROOT]")
 @reason_option
@@ -99,7 +101,7 @@ def freeze(
         deletes_only=deletes_only,
     )
     options = [*carry_options("--metadata"), *(["--deletes-only"] if deletes_only else [])]
-    with add_remedy(f"what was changed is recorded in {request.journal}, go on: run the same command again"):
+    with add_remedy(f"every change so far is recorded in {request.journal}; to continue, run the same command again"):
         done = job.freeze(request, make_context(output, identity=kept), ask_for_hash)
     sys.exit(
         output.show(
@@ -121,7 +123,7 @@ def _frozen_result(frozen: "Frozen", request: "FreezeRequest", kept: Path | None
     details += [f"LET PASS by {t.server} for {t.principal}: {act}" for t in trials for act in t.proof.allowed]
     details += [f"its rights are taken, and it was not tried: {principal}" for principal in untried]
     if state.state is FreezeExtent.DELETES:
-        details.append("not refused: clients create, write, close and delete ledgers as before")
+        details.append("not refused: clients still create, write, close and delete ledgers")
     if not untried and not any(trial.proof.starts for trial in trials):
         details.append(f"{frozen.root} cannot be read without our identity: a bookie that restarts does not start")
     details.append("replication is disabled" if state.replication_disabled else "replication is NOT disabled")
@@ -176,7 +178,7 @@ def _judge(frozen: "Frozen") -> tuple[str, int]:
     if state.open:
         return f"NOT FROZEN: {'; '.join([*state.open, *state.unknown])}", Exit.FOUND
     if state.unknown:
-        return f"the rights are taken, but that they hold cannot be told: {'; '.join(state.unknown)}", Exit.UNDECIDABLE
+        return f"the rights are taken, but whether they hold is not known: {'; '.join(state.unknown)}", Exit.UNDECIDABLE
     unseen = [f"{server} did not answer" for server in silent]
     unseen += [f"{trial.server}: {act}" for trial in trials for act in trial.proof.failed]
     if unseen:

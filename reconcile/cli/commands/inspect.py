@@ -38,7 +38,7 @@ def inspect(files: tuple[Path, ...], *, account: bool, **shared: Any) -> None:  
     The kind is found by name and content. Payload, passwords and master keys are never shown.
     """
     if len(files) > 1 and not account:
-        raise click.UsageError("several files only with --account; one at a time else")
+        raise click.UsageError("name one file, or add --account for several")
     output = make_output(shared)
     sys.exit(output.show(_account_files(list(files), output) if account else _inspect_file(files[0], output)))
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Exit.FAILED: "the store did not answer, or the disk of --out is full",
         Exit.USAGE: "a URI, references, inventories or folders that cannot be used; or two clusters",
         Exit.FOUND: "candidates for a delete, data without a record for longer, or deletes that bypassed bkmeta",
-        Exit.UNDECIDABLE: "none, but something that matters could not be checked: the answer says what",
+        Exit.UNDECIDABLE: "none of these, but something that matters could not be checked: the answer says what",
         Exit.REFUSED: "the node at the key of bkmeta's own root was not made by bkmeta",
     },
     epilog="Example: bkmeta orphans --metadata zk+hierarchical://zk1:2181/ledgers --references refs.jsonl --out run",

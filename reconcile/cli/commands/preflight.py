@@ -106,7 +106,7 @@ def preflight(
     if uri is None:
         more = "bkmeta rescue leads through all of it; bkmeta preflight --metadata URI --inventory DIR … says whether "
         more += "data can be deleted right now"
-        sys.exit(output.show(_result(uri, "the store was not looked at: --metadata was not given", 0, following=more)))
+        sys.exit(output.show(_result(uri, "the store was not checked: --metadata was not given", 0, following=more)))
     sys.exit(output.show(_examine(uri, inventories, confs, addresses, aliases, output)))
 
 
@@ -147,8 +147,8 @@ def _examine(
     except UnavailableError as error:
         return _result(
             uri,
-            f"UNDECIDED: {error}. While bookies cannot list it either they delete nothing; one that comes back empty "
-            "makes them delete everything",
+            f"UNDECIDED: {error}. While bookies cannot list the store either, they delete nothing. A store that "
+            f"comes back empty makes them delete everything",
             Exit.UNDECIDABLE,
             following="stop the bookies before the store is started again: kill -STOP",
             coverage={"store": "not available"},
@@ -171,8 +171,8 @@ def _make_result(report: "Report", uri: str, inventories: Sequence[str]) -> Resu
         details += [f"  {number}. {line}" for number, line in enumerate(_stop_order(report), 1)]
     if running := [bookie.id for bookie in report.bookies if bookie.answers]:
         details.append(
-            f"running, they answered: {list_names(running)}. One that still answers after kill -STOP was not stopped: "
-            "the first process of a container ignores it from inside; stop it from its node"
+            f"running, they answered: {list_names(running)}. A bookie that still answers after kill -STOP was not "
+            f"stopped: the first process of a container ignores this signal from inside. Send it from the node"
         )
     return _result(
         uri,
@@ -259,7 +259,7 @@ def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
             return f"{still}{recover if inventories else collect}; else: {freeze}"
         return stop + (recover if inventories else collect)
     if report.denied:
-        return f"connect as who may look: {AUTH_FILE_VARIABLE}=FILE {command}  (user:password is in FILE)"
+        return f"connect as an identity that may read: {AUTH_FILE_VARIABLE}=FILE {command}  (user:password is in FILE)"
     if not inventories:
         # An incident file says where inventories will be.
         brought = [] if INCIDENT in given else ["--inventory-dir", find_inventories_folder()]

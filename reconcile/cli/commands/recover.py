@@ -64,7 +64,7 @@ _SAID: Final = ("HELD", "GUARDED")
         Exit.DONE: "all lost ledgers come back",
         Exit.FAILED: "the store did not answer, Spark failed, a disk is full, or the sums do not add up (INVALID)",
         Exit.USAGE: "inventories, URIs or files that cannot be used; no Java, no Spark",
-        Exit.FOUND: "some are guarded, held or wait for a person, now or since an earlier plan; somebody deleted some "
+        Exit.FOUND: "ledgers are guarded, held or waiting, now or since an earlier plan; a client deleted ledgers "
         "that bookies still have; nodes of upper layers differ from the snapshot's; or a critical finding",
         Exit.UNDECIDABLE: "expected bookies were not read, or no bookie was read",
         Exit.REFUSED: "too few people approved that disks are lost, where the cluster's policy asks for that",
@@ -116,8 +116,8 @@ _SAID: Final = ("HELD", "GUARDED")
     "--tombstones",
     multiple=True,
     metavar="URI",
-    help="A store, or a copy of one, in which bkmeta deleted ledgers: what its tombstones name is not restored. Those "
-    "beside --metadata and --snapshot are found without it.",
+    help="A store, or a copy of one, with tombstones: the ledgers that they name are not restored. Tombstones in "
+    "--metadata and --snapshot are found without this option.",
 )
 @click.option(
     "--tail",
@@ -133,7 +133,7 @@ _SAID: Final = ("HELD", "GUARDED")
     "--raise-past",
     type=click.IntRange(0),
     metavar="ID",
-    help="Raise id generators past ids up to this one, although they are far above all others.",
+    help="Raise id generators past ids that are far above all others, up to this id.",
 )
 @click.option(
     "--read-payload",
@@ -182,7 +182,7 @@ def recover(
     if (subtrees or pulsar) and not snapshots:
         raise click.UsageError("--subtree and --pulsar need --snapshot: bookies hold nothing of upper layers' nodes")
     if read_payload and not (disks and pulsar):
-        raise click.UsageError("--read-payload needs --disk and --pulsar: inventories have nothing that clients wrote")
+        raise click.UsageError("--read-payload needs --disk and --pulsar: inventories have no payload of entries")
     if layout is not None and not is_typed("uri"):
         uri = None
     if (uri is None) == (layout is None):
@@ -302,19 +302,19 @@ def _describe_plan(recovered: "Recovered") -> Iterator[str]:
 
 def _describe_coverage(coverage: "Coverage") -> Iterator[str]:
     if coverage.not_scanned:
-        yield "collect those bookies and recover again; until then ledgers that they may have more of stay guarded"
+        yield "collect those bookies and recover again; until then, ledgers of which they may have more stay guarded"
     if coverage.lost:
-        yield f"stated to be gone for good, so they hide nothing: {list_names(coverage.lost)}"
+        yield f"stated to be gone for good, so nothing is guarded because of them: {list_names(coverage.lost)}"
     if coverage.not_named:
         yield f"collected, but not expected: {list_names(coverage.not_named)}. Is the list of bookies right?"
     if coverage.scanned and not coverage.members_known_from:
         yield "name every bookie of the cluster in a file, one id a line, and run again: --expect-bookies FILE"
     if coverage.cluster_not_named:
-        yield f"no instance id, so nothing shows which cluster it belongs to: {list_names(coverage.cluster_not_named)}"
+        yield f"no instance id, so their cluster is not known: {list_names(coverage.cluster_not_named)}"
     if coverage.not_complete:
         yield (
-            f"disks not read completely: {list_names(coverage.not_complete)}. A ledger that only their logs have need "
-            "not have been deleted: its index may be in what was not read"
+            f"disks not read completely: {list_names(coverage.not_complete)}. A ledger that is only in their logs "
+            f"may not have been deleted: its index may be in the part that was not read"
         )
 
 
@@ -355,12 +355,12 @@ def _describe_findings(
             for row in batch.filter(renamed).select(["evidence", "suggested"]).to_pylist():
                 yield f"RENAMED? {row['evidence'][0]['value']}: {row['suggested']} (--aliases FILE)"
     if manifest.mass_deletion:
-        yield "so many ledgers were deleted that they are held, not left deleted, until a person says which"
+        yield "so many ledgers were deleted that the plan holds them: decide which of these deletes were meant"
     yield from deletion_lines(plan, deletions)
     if manifest.mass_let_go:
         yield (
-            "so many ledgers were let go of by their owners that they are held, not left deleted: give the owners' "
-            "records of before as --references, if that was the catastrophe"
+            "the owners' records report so many ledgers as deleted that the plan holds them: if the owners' records "
+            "were lost, too, give earlier ones as --references"
         )
     sides = ", ".join(f"{count} {SHORT[Relation(name)]}" for name, count in sorted(manifest.sides.items()))
     yield f"looked at: {count_noun(counts.looked_at, 'ledger')}: {sides}"
@@ -389,11 +389,11 @@ def _describe_ids(counts: "PlanCounts") -> Iterator[str]:
             "that were deleted since can be given out again"
         )
     if counts.in_store_not_on_bookies:
-        yield f"in the store, on no bookie looked at: {counts.in_store_not_on_bookies}"
+        yield f"in the store, on no bookie that was read: {counts.in_store_not_on_bookies}"
     if counts.newer_than_inventories:
         yield (
-            f"records that changed after their bookies were collected: {counts.newer_than_inventories}; what these "
-            "bookies lack of them is not judged: collect them again for that"
+            f"records that changed after their bookies were collected: {counts.newer_than_inventories}; entries that "
+            f"these bookies lack are not judged: to judge them, collect the bookies again"
         )
 
 

@@ -41,8 +41,8 @@ _SHOWN: Final = 10
         Exit.FAILED: "the store did not answer, or the tool failed",
         Exit.USAGE: "a plan, a URI, folders or files that cannot be used",
         Exit.FOUND: "ledgers or holds are not as they should be",
-        Exit.UNDECIDABLE: "some could not be looked at: disks are missing, or bookies do not answer",
-        Exit.REFUSED: "the root is not absent and not marked as a rehearsal of this plan",
+        Exit.UNDECIDABLE: "some could not be checked: disks are missing, or bookies do not answer",
+        Exit.REFUSED: "the root exists, and is not marked as a rehearsal of this plan",
         Exit.PARTLY: "stopped midway, or keys were left as they are: run it again",
     },
     # The root of a rehearsal is never that of the cluster.

@@ -73,7 +73,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
 )
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
 @click.option("--wire", is_flag=True, help="Ask running bookies. [default where no inventory is given]")
-@inventory_options("What one bookie holds, or a table of entries; of bookies that do not answer lists, or of all.")
+@inventory_options("One bookie's inventory, or a table of entries; for bookies that give no lists, or for all.")
 @click.option(
     "--topology",
     type=FILE,
@@ -84,7 +84,11 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
     "--grace", type=DURATION, default="24h", show_default=True, help="How long a mark or a recovery may last."
 )
 @click.option(
-    "--recheck-after", type=DURATION, default="10m", show_default=True, help="Until silent bookies are asked again."
+    "--recheck-after",
+    type=DURATION,
+    default="10m",
+    show_default=True,
+    help="Time until silent bookies are asked again.",
 )
 @click.option("--rechecks", type=click.IntRange(0, 10), default=1, show_default=True, help="How often they are.")
 @click.option(
@@ -92,7 +96,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
     type=click.Choice(["critical", "warning"]),
     default="warning",
     show_default=True,
-    help="The lightest severity that ends with 3.",
+    help="Lowest severity that makes the exit code 3.",
 )
 @click.option(
     "--min-coverage",
@@ -100,7 +104,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
     default=99.0,
     show_default=True,
     metavar="PCT",
-    help="Fewer copies judged end with 4.",
+    help="Per cent of copies; if fewer could be judged, the exit code is 4.",
 )
 @click.option(
     "--buckets", "share", metavar="N/M", callback=_parse_share, help="Only the N-th of M shares of all ledgers."
@@ -124,16 +128,21 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
     "--catalog",
     "captures",
     type=FOLDER,
-    help="Keeps captures of the store, as of check-impact. [default: none is kept]",
+    help="Folder that keeps captures of the store, as in check-impact. [default: none is kept]",
 )
 @click.option(
-    "--max-age", type=DURATION, default="10m", show_default=True, help="A capture in --catalog that is younger is used."
+    "--max-age",
+    type=DURATION,
+    default="10m",
+    show_default=True,
+    help="Use a capture in --catalog if it is younger than this.",
 )
 @click.option(
     "--history",
     metavar="backup:PLACE",
-    help="A backup of the store. It says what changed after an inventory without a transaction began: of etcd, which "
-    "keeps no times, nothing else does. It also explains records that vanished since --since.",
+    help="A backup of the store. It shows which records changed after an inventory without a transaction began. On "
+    "etcd, which keeps no times, nothing else shows that. It also explains records that vanished after the run of "
+    "--since.",
 )
 @click.option(
     "--sample-reads",
@@ -147,7 +156,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
     default=30,
     show_default=True,
     metavar="N",
-    help="With --sample-reads: after N runs each entry was read.",
+    help="With --sample-reads: number of runs in which each entry is read once.",
 )
 @click.option(
     "--max-read-mb-s",
@@ -155,7 +164,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
     default=10.0,
     show_default=True,
     metavar="N",
-    help="With --sample-reads: at most N MB are read by one bookie in a second, with what it reads ahead.",
+    help="With --sample-reads: one bookie reads at most N MB in a second, with what it reads ahead.",
 )
 @click.option("--metrics", type=FILE, help="Write the figures here, too, as Prometheus reads them.")
 @master_option

@@ -28,7 +28,7 @@ from recovery.errors import InputError
 @click.option("--check", is_flag=True, help="Read the configuration, say what it means, and end.")
 @output_options
 def serve(path: Path, check: bool, **shared: Any) -> None:  # noqa: ANN401, FBT001 - click's options
-    """Run scrutinies, captures and drills by a schedule, and answer who asks. WRITES its own record to the store.
+    """Run scrutinies, captures and drills by a schedule, and answer requests. WRITES its own record to the store.
 
     Several instances may run for one store: one of them is elected, and runs the jobs; all answer questions. What a
     token holder asks for, deletes among it, is written as its own command writes it.

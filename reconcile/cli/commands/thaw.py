@@ -47,7 +47,9 @@ _AFTER_THAW: Final = (
     "--inventory inv/bk1 --inventory inv/bk2",
 )
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
-@click.option("--confirm", metavar="HASH", help="Make the changes: their hash, which a run without this option prints.")
+@click.option(
+    "--confirm", metavar="HASH", help="Make the changes that have this hash. A run without this option prints it."
+)
 @click.option("--journal", type=FOLDER, help="The freeze's. [default: ./bkmeta-freeze-HOST-ROOT]")
 @inventory_options("One bookie's inventory; give one for each bookie.")
 @click.option(
@@ -110,7 +112,7 @@ def thaw(
     kept = take_identity(uri, journal, makes=False)
     for option, number in (("--accept-absent", accept_absent), ("--accept-left-out", accept_left_out)):
         if number and not inventories:
-            problem = "says what of the inventories may go, and no inventory was given"
+            problem = "says how many ledgers of the inventories may be deleted, and no inventory was given"
             raise InputError(option, problem, "give all of them with --inventory DIR, or leave it out")
     request = job.ThawRequest(
         uri=uri,
@@ -145,7 +147,7 @@ def _make_result(thawed: "Thawed", request: "ThawRequest") -> Result:
     compared = counts.get("held") is not None
     verdict, code = "thawed: the rights are what they were before the freeze", 0
     if not thawed.was_frozen:
-        verdict = "the journal holds no freeze that is in force"
+        verdict = "the journal has no freeze that is in force"
         verdict = f"replication is enabled again; {verdict}" if thawed.has_enabled else f"nothing to do: {verdict}"
     if state.frozen:
         verdict = f"STILL FROZEN by {state.identity or 'unknown'}: this journal is not of that freeze"
@@ -153,10 +155,10 @@ def _make_result(thawed: "Thawed", request: "ThawRequest") -> Result:
     details = [
         "replication is still disabled" if state.replication_disabled else "replication is enabled",
         *([] if compared else ["not compared with what bookies hold: no --inventory was given"]),
-        *([] if request.inventories else ["not looked at: which bookies may start; give --inventory of each"]),
+        *([] if request.inventories else ["not checked: which bookies may start; give --inventory of each"]),
         *_describe_guards(counts.get("guarded") or 0),
         f"not seen: {_AFTER_THAW}",
-        "not looked at: which ledgers are held; the plan's report lists them",
+        "not checked: which ledgers are held; the plan's report lists them",
         *list_starts(thawed.starts.bookies, AFTER_THAW if thawed.starts.after_thaw else "now"),
     ]
     return Result(
@@ -166,7 +168,7 @@ def _make_result(thawed: "Thawed", request: "ThawRequest") -> Result:
         counts=dict(counts),
         coverage={"compared_with_inventories": compared},
         details=details,
-        following="when all is verified, and bkmeta verify tells of no ledger guarded by names alone, enable "
+        following="when all is verified, and bkmeta verify reports no ledger guarded by names alone, enable "
         "replication by hand: bookkeeper shell autorecovery -enable"
         if state.replication_disabled
         else "",
@@ -184,4 +186,4 @@ def _describe_guards(guarded: int) -> list[str]:
     """Say what keeps copies that records leave out."""
     if not guarded:
         return []
-    return [f"{count_noun(guarded, 'ledger')} guarded by locks: no copy goes, and none is repaired, until settled"]
+    return [f"{count_noun(guarded, 'ledger')} guarded by locks: until settled, no copy is deleted, and none repaired"]

@@ -95,7 +95,7 @@ def list_tombstones(
 @tombstones.command(
     cls=Command,
     exits={
-        Exit.DONE: "those that may go are gone; perhaps there were none",
+        Exit.DONE: "tombstones that are no longer needed are removed; perhaps there were none",
         Exit.FAILED: "the store did not answer, or the journal's disk is full",
         Exit.USAGE: "a URI or a journal that cannot be used",
         Exit.REFUSED: "bkmeta's own root is not ours, or this host's clock is not the store's",
@@ -128,7 +128,7 @@ def expire(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the s
 @tombstones.command(
     cls=Command,
     exits={
-        Exit.DONE: "no tombstone waits for the bookie any more",
+        Exit.DONE: "no tombstone waits for the bookie any longer",
         Exit.FAILED: "the store did not answer, or the journal's disk is full",
         Exit.USAGE: "a bookie id, a URI or a journal that cannot be used",
         Exit.REFUSED: "the bookie is registered: it is in service; or bkmeta's own root is not ours",

@@ -54,7 +54,7 @@ _KEPT: Final = {
     "not_known": "no history has its last record",
     "not_closed": "a copy of the store has it before it was closed: only bookies show where it ends (bkmeta recover)",
     "unparsable": "its last record cannot be read",
-    "hold": "its last record holds it for an earlier restore: bookies must be looked at (bkmeta recover)",
+    "hold": "its last record is a hold of an earlier restore: bookies must be read (bkmeta recover)",
     "trimmed": "the last record of its topic no longer named it: retention deleted it. Name it, or a window",
     "no_place": "the store's layout has no key for its id",
 }
@@ -79,11 +79,11 @@ def _read_moment(_context: click.Context, _parameter: click.Parameter, value: st
 @click.command(
     cls=Command,
     exits={
-        Exit.DONE: "all ledgers that are meant come back, or are in the store",
+        Exit.DONE: "all chosen ledgers come back, or are in the store",
         Exit.FAILED: "the store did not answer, or the disk of --out is full",
-        Exit.USAGE: "a URI, a capture or a file that cannot be used; or nothing is chosen yet: what can be is shown",
-        Exit.FOUND: "some of the ledgers that are meant do not come back: each is named, with the reason",
-        Exit.UNDECIDABLE: "the history has gaps: it may lack deletes that are meant",
+        Exit.USAGE: "a URI, a capture or a file that cannot be used; or nothing is chosen yet: the choices are listed",
+        Exit.FOUND: "some of the chosen ledgers do not come back: each is named, with the reason",
+        Exit.UNDECIDABLE: "the history has gaps: deletes may be missing",
     },
     epilog="Example: bkmeta undelete --metadata zk+hierarchical://zk1:2181/ledgers --history zkfiles:///copies/zk1 "
     "--session 0x100009a3f0c0001 --from-time 2026-01-31T11:50 --to-time 2026-01-31T12:10 --out undelete-1",
@@ -112,7 +112,7 @@ def _read_moment(_context: click.Context, _parameter: click.Parameter, value: st
     "begin",
     callback=_read_moment,
     metavar="TIME|TXN",
-    help="No delete before it: an ISO 8601 time, or a transaction (on etcd a revision).",
+    help="Leave out earlier deletes: an ISO 8601 time, or a transaction (on etcd a revision).",
 )
 @click.option("--to-time", "end", callback=_read_moment, metavar="TIME|TXN", help="No delete after it.")
 @click.option(
@@ -358,6 +358,6 @@ def _describe_bookies(done: "Undeleted", now: datetime) -> Iterator[str]:
         "bkmeta freeze --deletes-only, or stop them"
     )
     if done.gone is None:
-        yield "what bookies still have was not looked at: --inventory, or after apply bkmeta verify"
+        yield "what bookies still have was not checked: give --inventory, or run bkmeta verify after apply"
     elif done.gone:
-        yield f"on no bookie that was looked at: {count_noun(done.gone, 'ledger')} with entries, which may be gone"
+        yield f"on no bookie that was read: {count_noun(done.gone, 'ledger')} with entries, which may be gone"

@@ -45,7 +45,7 @@ _TYPED: Final = 8
 )
 @click.argument("journal", type=FOLDER)
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store that the apply wrote to.")
-@click.option("--confirm", metavar="HASH", help="Of what a run without it prints.")
+@click.option("--confirm", metavar="HASH", help="Hash that a run without this option prints.")
 @click.option("--replaced-only", is_flag=True, help="Put back what was replaced, and leave what was created.")
 @approval_option
 @reason_option
@@ -110,7 +110,7 @@ def _ask_for_hash(proposal: "UndoProposal") -> str | None:
         return None
     for line in _proposal_lines(proposal):
         click.echo(printable(line), err=True)
-    typed: str = click.prompt(f"type the first {_TYPED} digits of the hash to go on", err=True)
+    typed: str = click.prompt(f"type the first {_TYPED} digits of the hash to continue", err=True)
     return typed
 
 
@@ -128,7 +128,7 @@ def _make_waiting_result(outcome: "UndoOutcome", command: str, journal: Path) ->
     proposal, confirmed = outcome.proposal, outcome.confirmed
     verdict = "nothing was changed: undo waits for its hash"
     if confirmed is not None:
-        verdict = f"nothing was changed: what was confirmed ({confirmed[:12]}) is not what would be done now"
+        verdict = f"nothing was changed: the confirmed hash ({confirmed[:12]}) is not what would be written now"
     return Result(
         "undo",
         verdict,

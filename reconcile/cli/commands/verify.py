@@ -31,11 +31,11 @@ def parse_sample(_context: click.Context, _parameter: click.Parameter, value: st
 @click.command(
     cls=Command,
     exits={
-        Exit.DONE: "every ledger that was looked at is as it should be",
+        Exit.DONE: "every ledger that was checked is as it should be",
         Exit.FAILED: "the store did not answer, or the tool failed",
         Exit.USAGE: "a plan, a URI, folders or files that cannot be used",
         Exit.FOUND: "ledgers, holds or guards are not as they should be",
-        Exit.UNDECIDABLE: "some could not be looked at: disks are missing, or bookies do not answer",
+        Exit.UNDECIDABLE: "some could not be checked: disks are missing, or bookies do not answer",
     },
     epilog="Example: bkmeta verify plan --metadata zk+hierarchical://zk1:2181/ledgers --sample all "
     "--disk bk1:3181=/mnt/bk1 --disk bk2:3181=/mnt/bk2",

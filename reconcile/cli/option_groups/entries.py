@@ -22,8 +22,8 @@ def format_option(command: Callable[P, R]) -> Callable[P, R]:
         type=click.Choice(FORMATS),
         default="jsonl",
         show_default=True,
-        help="JSON lines; as bookies store them, each behind its size; a Parquet table; or the messages of Pulsar's "
-        "topics, unpacked.",
+        help="Format: JSON lines; entries as bookies store them, each after its size; a Parquet table; or the "
+        "messages of Pulsar's topics, unpacked.",
     )(command)
 
 

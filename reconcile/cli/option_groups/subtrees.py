@@ -18,7 +18,7 @@ def subtree_options(command: Callable[P, R]) -> Callable[P, R]:
         "--pulsar",
         is_flag=True,
         help="All that Pulsar keeps beside the ledgers root: tenants, namespaces, topics, subscriptions, schemas, "
-        "racks, counters, functions; never load reports, leaders and who serves what.",
+        "racks, counters, functions. Not load reports, leaders and owners of bundles.",
     )(command)
     return click.option(
         "--subtree",

@@ -62,7 +62,9 @@ def wire_options(command: Callable[P, R]) -> Callable[P, R]:
             ),
             click.option("--tls-cert", type=FILE, help="PEM of the certificate to present. Turns TLS on."),
             click.option("--tls-key", type=FILE, help="PEM of the certificate's key, without a password."),
-            click.option("--tls-any-host", is_flag=True, help="A bookie's certificate need not name its host."),
+            click.option(
+                "--tls-any-host", is_flag=True, help="Accept a certificate that does not name the bookie's host."
+            ),
             click.option(
                 "--bookie-auth",
                 metavar="NAME",

@@ -21,7 +21,7 @@ _WORDS: Final = {
     "named": "name it",
     "held": "have entries on it",
     "only": "have entries on it alone",
-    "lacking": "are closed, and it has fewer entries than they ask of it",
+    "lacking": "are closed, and the bookie has fewer entries than they ask of it",
     "strays": "have entries on it, and do not name it",
     "unlisted": "have entries on it, and no record",
 }
@@ -37,7 +37,7 @@ def make_result(sides: "BookieSides", out: DatasetPlace | None) -> Result:
         Exit.UNDECIDABLE: f"{sides.bookie} was not collected: what it holds is not known",
         Exit.FOUND: f"{count_noun(sides.only, 'entry', 'entries')} of {count_noun(ledgers['only'], 'ledger')} on "
         f"{sides.bookie} alone; it lacks entries of {count_noun(ledgers['lacking'], 'ledger')}",
-        Exit.DONE: f"nothing stands on {sides.bookie} alone, and it has all that is asked of it",
+        Exit.DONE: f"no entry is on {sides.bookie} alone, and it has every entry that records ask of it",
     }[code]
     details = [
         f"{count_noun(sides.segments, 'segment')} name it; entries: {sides.due} due, of closed ones, {sides.held} held"
@@ -91,7 +91,7 @@ def cluster_result(collected: "CollectedCluster", out: DatasetPlace) -> Result:
     listed, shown = count_noun(summary.listed, "ledger"), count_noun(entries, "entry", "entries")
     verdict = f"{len(made)} of {count_noun(len(summary.bookies), 'bookie')} answered for {listed}: {shown}"
     if unknown:
-        verdict += ", NOT complete: what was not answered may exist"
+        verdict += ", NOT complete: ledgers without an answer may have more entries"
     details = [
         f"{bookie.bookie}: {count_noun(bookie.ledgers, 'ledger')}, {count_noun(bookie.entries, 'entry', 'entries')}, "
         f"in {bookie.folder}"

@@ -35,7 +35,7 @@ def describe_drill(drilled: "Drilled") -> Iterator[str]:
     fields = sorted({*drilled.guessed, *drilled.differs})
     for name in fields:
         guessed, differs = drilled.guessed.get(name, 0), drilled.differs.get(name, 0)
-        yield f"{name}: a guess in {guessed} of those that come back, another one in {differs}"
+        yield f"{name}: guessed in {guessed} of the ledgers that come back, different from the store in {differs}"
     for row in drilled.worst:
         yield f"{row['class']} ledger {row['ledger']}: {row['reason']}"
 
@@ -54,7 +54,7 @@ def _advise(drilled: "Drilled") -> Iterator[str]:
         count = count_noun(differs.get("password_hash", 0), "ledger")
         yield f"keep the passwords of all clients in a file of mode 0600, for --passwords: {count} would lack theirs"
     if not drilled.told["bookies"]:
-        yield "keep a file of all bookies, one id a line, for --expect-bookies: what is missing shows by it alone"
+        yield "keep a file of all bookies, one id a line, for --expect-bookies: only it shows which bookies are missing"
     only_stored = max((differs.get(name, 0) for name in _ONLY_STORED), default=0)
     empty = lost.get("without an entry: on no bookie", 0)
     if only_stored or empty or drilled.ledgers["held"]:

@@ -80,7 +80,7 @@ def ask_for_hash(proposal: "FreezeProposal") -> str | None:
         return None
     for line in change_lines(proposal):
         click.echo(printable(line), err=True)
-    typed: str = click.prompt(f"type the first {TYPED} digits of the hash to go on", err=True)
+    typed: str = click.prompt(f"type the first {TYPED} digits of the hash to continue", err=True)
     return typed
 
 

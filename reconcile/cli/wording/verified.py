@@ -104,7 +104,7 @@ def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Re
         details.append(f"{heading} {named}")
     details += [f"{name}: {why}" for name, why in list(unresolved.items())[:_SHOWN]]
     for bookie, problems in list(verified.incomplete.items())[:_SHOWN]:
-        details.append(f"{bookie} was not looked at whole: {problems[0] if problems else 'no cookie'}")
+        details.append(f"{bookie} was not read completely: {problems[0] if problems else 'no cookie'}")
     details += list_starts(read.starts.bookies, AFTER_THAW if read.starts.after_thaw else "now")
     return Result(
         command,

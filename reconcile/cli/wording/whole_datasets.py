@@ -30,7 +30,7 @@ def _add_note(out: DatasetPlace, kind: str) -> Iterator[None]:
         yield
     except BaseException as error:
         if not is_earlier and _is_there(out, _MANIFEST):
-            error.add_note(f"the {kind} {out} is whole: go on with it; what may be missing is the page beside it")
+            error.add_note(f"the {kind} {out} is whole and can be used; perhaps only its page is missing")
         elif _is_there(out, MARK):
             error.add_note(f"{out} is not {'an' if kind[0] in 'aeiou' else 'a'} {kind} yet: run the same command again")
         raise

@@ -207,7 +207,7 @@ def test_apply_that_is_stopped(uri: str, tmp_path: Path) -> None:
             printed, err = running.communicate(timeout=PATIENCE_S)
         assert (running.returncode, printed) == (code, "")
         last = err.splitlines()[-1]
-        assert last.startswith("bkmeta: stopped before the end; what was written is recorded in")
+        assert last.startswith("bkmeta: stopped before the end; every write so far is recorded in")
         assert f"bkmeta apply {plan} --metadata" in last
         assert "--resume" in last
         assert "Traceback" not in err

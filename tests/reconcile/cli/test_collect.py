@@ -202,7 +202,7 @@ def test_ledgers_that_only_logs_have_are_said(
     assert "leave what they delete" not in told
     recover = ("recover", "--inventory", tmp_path / "c", "--layout", "hierarchical", "--out", tmp_path / "plan")
     planned = run(capsys, *recover).out
-    assert "A ledger that only their logs have need not have been deleted: its index may be in what was" in planned
+    assert "A ledger that is only in their logs may not have been deleted: its index may be in the part" in planned
 
 
 @pytest.mark.parametrize("storage", STORAGES)

@@ -86,7 +86,7 @@ def test_an_incident_file_stands_for_what_would_be_typed(tmp_path: Path, capsys:
     assert done.code == Exit.UNDECIDABLE
     assert done.result["coverage"]["bookies_looked_at"] == ["bk1", "bk2"]
     assert done.result["coverage"]["not_scanned"] == ["bk3"]
-    assert done.result["next"] == "collect bk3, and give what that makes, too: --inventory DIR"
+    assert done.result["next"] == "collect bk3, and add the new inventories: --inventory DIR"
     typed = run(capsys, "explain", 7, "--incident", file, "--inventory", tmp_path / "inv" / "bk1", "--json")
     assert typed.result["coverage"]["bookies_looked_at"] == ["bk1"]
 

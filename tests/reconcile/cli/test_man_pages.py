@@ -50,7 +50,7 @@ def test_man_reads_the_pages_without_a_warning(pages: Path) -> None:
         check=True,
     ).stdout
     words = " ".join(printed.split())
-    assert "--few-copies They come back, and lack copies that their records promise." in words
+    assert "--few-copies Only ledgers that come back with fewer copies than their records promise." in words
     assert "bkmeta plan ledgers plan --few-copies --ids > few-copies.txt" in words
 
 

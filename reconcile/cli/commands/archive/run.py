@@ -39,15 +39,15 @@ _LEFT_OUT: Final = {
     "archived": "in the archive already",
     "open": "not closed",
     "young": "changed too lately",
-    "unknown_age": "of an age that nothing says",
+    "unknown_age": "whose age is not known",
     "other_topics": "of other topics, or of none",
-    "not_in_store": "that were named and the store does not list",
+    "not_in_store": "that were named and are not in the store",
 }
 _PROBLEMS: Final = {
     "damaged": "damaged",
     "absent": "not there",
     "unanswered": "not answered for",
-    "unproven": "of a digest that nothing proves",
+    "unproven": "with a digest that nothing proves",
 }
 
 _REASONS: Final = {"unanswered": "bookies did not answer for it", "absent": "no bookie has it"}
@@ -63,7 +63,8 @@ _REASONS: Final = {"unanswered": "bookies did not answer for it", "absent": "no 
         "be read, or the archive has another ledger of that id, or has lost objects",
         Exit.UNDECIDABLE: "nothing of that, but ledgers are not archived: bookies did not answer; or the store was not "
         "listed whole",
-        Exit.REFUSED: "the archive is of another cluster, or what stands at the key of bkmeta's own root is not ours",
+        Exit.REFUSED: "the archive is of another cluster, or the node at the key of bkmeta's own root was not made "
+        "by bkmeta",
         Exit.PARTLY: "stopped midway while marks were written: run the same command again",
     },
     epilog="Example: bkmeta archive run --metadata zk+hierarchical://zk1:2181/ledgers --wire --older-than 1h "

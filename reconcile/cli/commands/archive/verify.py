@@ -32,7 +32,7 @@ _SHOWN: Final = 10
     exits={
         Exit.DONE: "every ledger that was read is whole, and every digest agrees",
         Exit.USAGE: "ledgers or a place that cannot be used; with --master: no Java, no Spark",
-        Exit.FOUND: "ledgers are damaged, or named and not there; or indexes are gone or damaged",
+        Exit.FOUND: "ledgers are damaged; named ledgers are not in the archive; or indexes are gone or damaged",
     },
     epilog="Example: bkmeta archive verify --from s3://backup/ledgers --sample 1000",
 )

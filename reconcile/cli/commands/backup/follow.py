@@ -62,7 +62,7 @@ class _SealAfter(click.ParamType[tuple[timedelta, int]]):
     "--logs",
     multiple=True,
     metavar="DIR",
-    help="Folder of a ZooKeeper server's logs and snapshots, read where they lie. Again: one more folder.",
+    help="Folder of a ZooKeeper server's logs and snapshots, read in place. Repeat the option for each folder.",
 )
 @subtree_options
 @click.option(
@@ -74,12 +74,17 @@ class _SealAfter(click.ParamType[tuple[timedelta, int]]):
     help="Seal changes after so long, or as soon as there are so many bytes of them.",
 )
 @click.option(
-    "--base-every", type=Duration(), default="24h", show_default=True, help="Capture the whole store so often."
+    "--base-every",
+    type=Duration(),
+    default="24h",
+    show_default=True,
+    help="Time between two captures of the whole store.",
 )
 @click.option(
     "--keep",
     type=Duration(),
-    help="Every moment of so long can be restored; what is older goes with each new base. [default: nothing goes]",
+    help="How far back every moment can be restored. Each new base removes what is older. [default: nothing is "
+    "removed]",
 )
 @click.option(
     "--encrypt-to",

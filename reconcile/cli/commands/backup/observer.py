@@ -29,7 +29,7 @@ _PORTS: Final = 65_533
     "folder",
     required=True,
     type=FOLDER,
-    help="Folder of the observer: empty, or its own from before.",
+    help="Folder of the observer: empty, or already used by it.",
 )
 @click.option(
     "--id",
@@ -47,7 +47,8 @@ _PORTS: Final = 65_533
 @click.option(
     "--settings",
     type=LocalPath(exists=True, dir_okay=False, path_type=Path),
-    help="File of more lines for zoo.cfg, as TLS and SASL of the quorum, and of Java's options (lines with -D or -X).",
+    help="File with more lines of zoo.cfg, such as TLS and SASL of the quorum, and with Java's options (lines with "
+    "-D or -X).",
 )
 @click.option(
     "--jars",

@@ -16,21 +16,21 @@ from recovery.place import DatasetPlace
 @click.command(
     cls=Command,
     exits={
-        Exit.DONE: "what is older is gone, or nothing is",
+        Exit.DONE: "what is older is removed; perhaps nothing is older",
         Exit.FAILED: "the disk is full",
         Exit.USAGE: "a folder without a backup, or a follower wrote at the same time: run it again",
     },
     epilog="Example: bkmeta backup prune s3://backups/c1 --keep 30d --keep-bases 2",
 )
 @click.argument("place", type=PLACE)
-@click.option("--keep", type=Duration(), required=True, help="Every point in time of so long can still be restored.")
+@click.option("--keep", type=Duration(), required=True, help="How far back every moment can still be restored.")
 @click.option(
     "--keep-bases",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
     metavar="N",
-    help="So many bases stay, however old they are.",
+    help="Number of bases that stay, however old they are.",
 )
 @output_options
 def prune(place: DatasetPlace, keep: timedelta, keep_bases: int, **shared: Any) -> None:  # noqa: ANN401 - the shared

@@ -17,7 +17,7 @@ _SHOWN: Final = 20
 @click.command(
     cls=Command,
     exits={
-        Exit.DONE: "all of it is what was sealed",
+        Exit.DONE: "every file is as it was sealed",
         Exit.USAGE: "a folder without a backup, a point that it does not reach, or a key that is not here",
         Exit.FOUND: "files are missing or altered, or a base is not what the changes before it make",
     },

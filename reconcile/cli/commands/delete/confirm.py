@@ -49,7 +49,7 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
     output = make_output(shared)
     target, looks = take_target(shared), take_looks(shared)
     if not looks.are_asked:
-        raise click.UsageError("say how bookies are looked at: --wire, or --inventory for each of them")
+        raise click.UsageError("say how bookies are read: --wire, or --inventory for each of them")
     done = job.confirm_deletes(
         job.ConfirmRequest(target=target, looks=looks, retention_ms=to_ms(retention)), make_context(output)
     )
@@ -115,4 +115,4 @@ def _describe_next(uri: str, *, is_waiting: bool, is_asked: bool) -> str:
         return quote_command("bkmeta", "tombstones", "expire", "--metadata", uri)
     looks = [*carry_options("--inventory", "--inventory-dir"), *(["--wire"] if is_asked else [])]
     again = quote_command("bkmeta", "delete", "confirm", "--metadata", uri, *looks)
-    return f"when the bookies have collected garbage, and were looked at again: {again}"
+    return f"when the bookies have collected garbage, and were read again: {again}"

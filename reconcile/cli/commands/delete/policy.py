@@ -80,7 +80,7 @@ def _parse_approvers(_context: click.Context, _parameter: click.Parameter, value
     exits={
         Exit.DONE: "the policy is set",
         Exit.FAILED: "the store did not answer, or the journal's disk is full",
-        Exit.USAGE: "a key, a name, a URI or a journal that cannot be used, or a policy that no one could keep",
+        Exit.USAGE: "a key, a name, a URI or a journal that cannot be used, or a policy that cannot be met",
         Exit.REFUSED: "it asks for less than the policy before, and too few approved that; it was set by another "
         "process meanwhile; or bkmeta's own root is not ours",
         Exit.PARTLY: "stopped midway: run the same command again",
@@ -157,7 +157,7 @@ def set_policy(
         quarantine_most,
     )
     if change == job.PolicyChange():
-        raise click.UsageError("name what becomes different")
+        raise click.UsageError("name at least one option to change")
     done = job.set_policy(job.PolicyRequest(target=target, change=change, approvals=approvals), make_context(output))
     verdict = "the policy is set"
     if done.loosened:
@@ -185,9 +185,7 @@ def _describe(policy: "DeletePolicy") -> Iterator[str]:
         yield "quarantine: none"
     names = ", ".join(sorted(approver.name for approver in policy.approvers)) or "no person"
     if policy.approvals:
-        yield (
-            f"approvals: {count_noun(policy.approvals, 'person', 'people')} besides the one who made it, who signs, too"
-        )
+        yield (f"approvals: {count_noun(policy.approvals, 'person', 'people')} besides the maker, who signs, too")
     else:
         yield "approvals: none are asked for"
     yield f"may approve: {names}"

@@ -66,7 +66,7 @@ def purge(
 
     output = make_output(shared)
     target, approvals = take_target(shared), take_approvals(shared)
-    with add_remedy(f"what was purged is recorded in {target.folder}, go on: run the same command again"):
+    with add_remedy(f"every purge so far is recorded in {target.folder}; to continue, run the same command again"):
         request = job.PurgeJob(target, certificate, key, rate, batch, confirmed, approvals)
         done = job.purge_deletes(request, make_context(output))
     result = done.result
@@ -80,7 +80,7 @@ def purge(
     if left_out:
         parts.append(f"{count_noun(len(left_out), 'ledger')} left out")
     if beyond:
-        parts.append(f"{len(beyond)} stay as they are: as many as the policy lets in are in quarantine")
+        parts.append(f"{len(beyond)} stay as they are: the quarantine has as many as the policy allows")
     if earlier:
         parts.append(f"{len(earlier)} had been before")
     confirm = quote_command("bkmeta", "delete", "confirm", "--metadata", target.uri, "--wire")

@@ -110,7 +110,8 @@ if TYPE_CHECKING:
 @click.option(
     "--history",
     metavar="backup:PLACE",
-    help="A backup of the store: what it has as deleted since the last verification is no mass absence.",
+    help="A backup of the store. Ledgers that it shows as deleted since the last verification do not count as a mass "
+    "absence.",
 )
 @csv_option
 @output_options
@@ -144,7 +145,7 @@ def verify(
     if due and ledgers:
         raise click.UsageError("--due names the ledgers: leave LEDGER and --from out")
     if not looks.are_asked:
-        raise click.UsageError("say how bookies are looked at: --wire, or --inventory for each of them")
+        raise click.UsageError("say how bookies are read: --wire, or --inventory for each of them")
     if sign_key is not None and certificate is None:
         raise click.UsageError("--sign-key belongs to --certificate")
     rules = Rules(to_ms(min_age), to_ms(freshness), archived == "required", confirmed, absent)
@@ -176,7 +177,7 @@ def _make_result(done: "VerifiedDeletes", target: "DeleteTarget", path: Path | N
     if done.absence is not None and any(one.startswith("MASS_ABSENCE") for item in bad for one in item.reasons):
         details.append(f"many ledgers went: --history backup:PLACE, or --absent {done.absence.gone} if that is right")
     if not done.marks_kept:
-        details.append("BookKeeper keeps no marks for replication on etcd: none could be looked at")
+        details.append("BookKeeper keeps no marks for replication on etcd: none could be checked")
     if done.certified:
         details.append(
             f"{count_noun(done.certified, 'ledger')} left to a certificate that names them: to verify them again, "

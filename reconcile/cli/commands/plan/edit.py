@@ -69,10 +69,18 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
     epilog="Example: bkmeta plan edit plan --accept-loss 4711 --out plan-2",
 )
 @click.argument("path", metavar="PLAN", type=PLACE)
-@click.option("--drop", "dropped", multiple=True, metavar="LEDGER", help="Write nothing for it: it waits for a person.")
-@click.option("--choose", "chosen", multiple=True, metavar="LEDGER=LABEL", help="Write this alternative of its record.")
 @click.option(
-    "--accept-loss", "lost", multiple=True, metavar="LEDGER", help="Let the bookies delete it; its hold is removed."
+    "--drop", "dropped", multiple=True, metavar="LEDGER", help="Write nothing for this ledger until you decide."
+)
+@click.option(
+    "--choose", "chosen", multiple=True, metavar="LEDGER=LABEL", help="Write this alternative of the ledger's record."
+)
+@click.option(
+    "--accept-loss",
+    "lost",
+    multiple=True,
+    metavar="LEDGER",
+    help="Let the bookies delete this ledger; its hold is removed.",
 )
 @click.option(
     "--accept-loss-of", "lost_file", type=FILE, help="Let the bookies delete the ledgers of this file, one a line."
@@ -82,13 +90,14 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
     "chosen_all",
     multiple=True,
     metavar="REASON=LABEL",
-    help="Write this alternative of every ledger that is held for this reason, and has it.",
+    help="For every ledger that is held for this reason: write this alternative, if the ledger has it.",
 )
-@click.option("--accept-loss-all", is_flag=True, help="Let the bookies delete every held ledger that --where means.")
+@click.option("--accept-loss-all", is_flag=True, help="Let the bookies delete every held ledger that --where selects.")
 @click.option(
     "--where",
     metavar="TEXT",
-    help="Which held ledgers all are: reason=… and bookie=… and ledger in FILE, one or several of these.",
+    help="Select held ledgers for an edit of all: reason=…, bookie=…, ledger in FILE, or several of these joined by "
+    "`and`.",
 )
 @click.option(
     "--restore-deleted-by",
@@ -96,7 +105,8 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
     multiple=True,
     callback=parse_sessions,
     metavar="SESSION",
-    help="Write the last record of each ledger on bookies, or empty, that this session deleted; see `plan show`.",
+    help="Restore what this session deleted: write the last record of each such ledger that is on bookies or is "
+    "empty; see `plan show`.",
 )
 @click.option(
     "--accept-deleted-by",
@@ -111,13 +121,19 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
 @click.option("--acl", metavar="SPEC", help="ACL of everything that is created: scheme:id:perms,…")
 @click.option("--acl-of", "acl_of", metavar="URI", help="ACLs as they were in a snapshot: catalog:///DIR.")
 @click.option("--replace-instance-id", is_flag=True, help="Replace the store's INSTANCEID with the bookies' own.")
-@click.option("--replace-cookie", "cookies", multiple=True, metavar="BOOKIE", help="Replace the store's cookie of it.")
+@click.option(
+    "--replace-cookie",
+    "cookies",
+    multiple=True,
+    metavar="BOOKIE",
+    help="Replace this bookie's cookie in the store with its own.",
+)
 @click.option(
     "--replace-below",
     "replaced_below",
     multiple=True,
     metavar="PATH",
-    help="Replace nodes of an upper layer at and below PATH, where the store's differ from the snapshot's, with these.",
+    help="Replace nodes of an upper layer at and below PATH with the snapshot's, where the store's differ.",
 )
 @click.option(
     "--adopt",
@@ -208,12 +224,12 @@ def edit(
     if where is not None and not (chosen_all or accept_loss_all):
         raise click.UsageError("--where goes with --choose-all or --accept-loss-all")
     if accept_loss_all and where is None:
-        raise click.UsageError("--accept-loss-all needs --where: which ledgers may be lost is said, never left open")
+        raise click.UsageError("--accept-loss-all needs --where: name the ledgers that may be lost")
     requests = []
     for text in chosen_all:
         reason, equals, label = text.partition("=")
         if not equals or not reason or not label or meant.reason not in (None, reason):
-            raise click.BadParameter(f"{text!r} is not REASON=LABEL of the reason that --where names, if it does")
+            raise click.BadParameter(f"{text!r} is not REASON=LABEL, or --where names another reason")
         requests.append(replace(meant, reason=reason, label=label))
     given_up = () if lost_file is None else read_ledger_file(lost_file, scope)
     if not (

@@ -45,17 +45,19 @@ _REUSED: Final = (
 @click.option(
     "--reason",
     type=click.Choice([str(reason) for reason in Refusal]),
-    help="Why they are not restored.",
+    help="Only ledgers that are not restored for this reason.",
     metavar="REASON",
 )
-@click.option("--few-copies", is_flag=True, help="They come back, and lack copies that their records promise.")
-@click.option("--undecided", is_flag=True, help="Nothing that was looked at says what is right.")
-@click.option("--category", metavar="CATEGORY", help="Of a finding that they have.")
+@click.option(
+    "--few-copies", is_flag=True, help="Only ledgers that come back with fewer copies than their records promise."
+)
+@click.option("--undecided", is_flag=True, help="Only ledgers that the evidence does not settle.")
+@click.option("--category", metavar="CATEGORY", help="Only ledgers with a finding of this category.")
 @click.option(
     "--repair",
     metavar="BOOKIE",
-    help="Instead: commands that copy the guarded ledgers which name this lost bookie, one a line; workers leave them. "
-    "Then those of ids that two ledgers have, while a lock keeps the older copies.",
+    help="Print commands instead, one a line. They copy the guarded ledgers that name this lost bookie, which "
+    "replication workers leave alone. Last come ids that two ledgers have, while a lock keeps the older copies.",
 )
 @click.option("--ids", is_flag=True, help="Only ids, one a line, and all of them.")
 @click.option("--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Ledgers listed.")

@@ -32,7 +32,7 @@ _HASH: Final = 12
     cls=Command,
     exits={
         Exit.DONE: "the plan is whole",
-        Exit.FAILED: "INVALID: it is not what its hash was made of",
+        Exit.FAILED: "INVALID: the plan does not match its hash",
         Exit.USAGE: "no plan, or not a whole one",
     },
     epilog="Example: bkmeta plan show plan --first 20",
@@ -137,7 +137,7 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
     if deletions:
         details += ["", *deletion_lines(dataset, deletions)]
     if overview.holds:
-        details += ["", "held, and not settled by what was looked at:"]
+        details += ["", "held, and not settled by the evidence:"]
         details += [
             f"  {hold.ledger}{f' {hold.topic}' if hold.topic else ''} ({hold.reason}) on {', '.join(hold.holders)}"
             for hold in overview.holds
@@ -182,7 +182,7 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
 
 
 def _describe_coverage(coverage: "Coverage") -> Iterator[str]:
-    yield f"bookies looked at: {len(coverage.scanned)}"
+    yield f"bookies read: {len(coverage.scanned)}"
     for names, text in ((coverage.not_scanned, "not looked at"), (coverage.not_complete, "not read completely")):
         if names:
             yield f"{text}: {list_names(names)}"

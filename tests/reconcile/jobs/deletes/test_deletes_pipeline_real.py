@@ -349,7 +349,7 @@ def test_a_breaker_asks_for_the_number(site: Site) -> None:
     site.bkmeta("delete", "purge", "--certificate", "c.json", "--confirm", made["hash"][:12])
     assert site.read(0) is None
     waiting = site.bkmeta("delete", "confirm", *site.look(), code=4).result
-    assert "looked at again: bkmeta delete confirm" in waiting["next"]
+    assert "read again: bkmeta delete confirm" in waiting["next"]
 
 
 def test_a_root_that_is_not_ours_is_refused(site: Site) -> None:

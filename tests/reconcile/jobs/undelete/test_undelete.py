@@ -209,7 +209,7 @@ def test_inventories_show_what_bookies_have_collected(cluster: Cluster, undelete
     (tmp_path / "ids.txt").write_text("1\n2\n3\n")
     done = undelete(cluster.capture("now"), "--from", tmp_path / "ids.txt", "--inventory", tmp_path / "inventory")
     assert done.code == 0, done
-    assert "on no bookie that was looked at: 1 ledger with entries" in done.out
+    assert "on no bookie that was read: 1 ledger with entries" in done.out
     plan: Dataset = open_dataset(tmp_path / "plan", "plan")
     assert {row["ledger"] for row in plan.read("sides").to_pylist() if row["on_bookies"]} == {1}
 

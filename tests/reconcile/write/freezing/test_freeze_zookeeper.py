@@ -249,7 +249,7 @@ def test_frozen_as_others_see_it_and_thawed_as_it_was(
     assert sorted(nobody.get_children(f"{root}/00")) == ["0000", "0001", "0009"]
     again = run(capsys, "thaw", "--metadata", address)
     assert again.out.startswith("nothing to do")
-    assert "not looked at: which bookies may start" in again.out
+    assert "not checked: which bookies may start" in again.out
 
 
 def test_a_root_that_is_gone_is_made_frozen(
