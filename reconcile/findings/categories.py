@@ -115,26 +115,27 @@ class Traits:
 TRAITS: Final[Mapping[Category, Traits]] = {
     Category.HELD: Traits(
         "warning",
-        "Not restored: a record that keeps the data and serves no client is proposed instead.",
-        "see what would settle it: bkmeta explain LEDGER --plan PLAN",
+        "Not restored: the plan proposes a hold, a record that keeps the data and that no client can open.",
+        "see which evidence would settle it: bkmeta explain LEDGER --plan PLAN",
         sides_agree=True,
     ),
     Category.GUARDED: Traits(
         "warning",
-        "Readable by a record that may not be the last word; every copy is kept until it is settled.",
+        "Readable by a record that may not be final; every copy is kept until the ledger is settled.",
         "collect the bookies that were not scanned, and recover again; if one is gone for good: recover again with "
         "--lost BOOKIE",
         sides_agree=True,
     ),
     Category.LEFT_OVER: Traits(
         "warning",
-        "A ledger comes back with the remaining entries: disks that may have had more are stated to be gone for good.",
+        "A ledger comes back with the remaining entries: disks that may have had more are stated to be lost.",
         "tell the ledger's owner that its last entries may be lost",
         sides_agree=True,
     ),
     Category.READERS_MUST_REOPEN: Traits(
         "warning",
-        "A settled record has fewer members: readers that opened it without recovery fail until they reopen it.",
+        "A settled record has fewer bookies: readers that opened the ledger without recovery fail until they reopen "
+        "it.",
         "restart readers that have had the ledger open since before, or have them reopen it",
         sides_agree=True,
     ),
@@ -167,14 +168,14 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.QUORUM_DIFFERS: Traits(
         "critical",
-        "The striping that bookies show is not the record's.",
-        "a person compares both: bkmeta explain LEDGER",
+        "The entries on bookies are striped otherwise than the record says.",
+        "compare both: bkmeta explain LEDGER",
         of_copies=True,
     ),
     Category.NOT_ON_BOOKIES: Traits(
         "critical",
         "The store has a ledger with entries, and no scanned bookie knows it.",
-        "look for bookies that were not collected, and for wiped ones' old disks",
+        "look for bookies that were not collected, and for old disks of wiped bookies",
         of_absence=True,
         of_copies=True,
     ),
@@ -186,42 +187,43 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.ID_REUSE: Traits(
         "critical",
-        "One id, two ledgers: another password, digest or creation time than in a snapshot.",
-        "restore nothing under this id before a person has compared both: bkmeta explain LEDGER",
+        "Two ledgers have this id: password, digest or creation time differ from a snapshot.",
+        "restore nothing under this id before you have compared both ledgers: bkmeta explain LEDGER",
         of_records_alone=True,
     ),
     Category.STORE_WENT_BACK: Traits(
         "critical",
-        "The store has an older record of the ledger than it had.",
+        "The store's record of the ledger is older than the record that it had before.",
         "find out which backup was put back; the snapshot has the newer record",
         of_records_alone=True,
     ),
     Category.ONLY_IN_EARLIER: Traits(
         "critical",
-        "A snapshot has a ledger with entries that neither the store nor any bookie has.",
+        "A snapshot has a ledger with entries, and neither the store nor any bookie has the ledger.",
         "look for bookies that were not collected; else its entries are lost",
     ),
     Category.DELETED_SINCE: Traits(
         "warning",
-        "A snapshot has a ledger with entries that was probably deleted since: its bookies kept other data, not its.",
+        "A snapshot has a ledger that was probably deleted since: its bookies have other ledgers, and none of its "
+        "entries.",
         "none, if retention or a client deleted it; else look for disks that were not collected",
         sides_agree=True,
     ),
     Category.RECORD_CONTRADICTED: Traits(
         "critical",
         "A snapshot's record differs from the ledger's entries on bookies in digest, length, end or key.",
-        "a person compares both: bkmeta explain LEDGER; two ledgers may have had this id",
+        "compare both: bkmeta explain LEDGER; two ledgers may have had this id",
         sides_agree=True,
     ),
     Category.SCOPE_COLLISION: Traits(
         "critical",
         "Ledgers of different scopes share the lower half of their ids: programs without scopes mix them up.",
-        "name which of them is to be restored; keep clients and bookies without scopes away",
+        "name the ledger to restore; keep clients and bookies without scopes away",
     ),
     Category.REFERENCE_DIFFERS: Traits(
         "warning",
         "An upper layer knows another end or length of the ledger than bookies or the store show.",
-        "a person compares both: bkmeta explain LEDGER --references …",
+        "compare both: bkmeta explain LEDGER --references …",
         sides_agree=True,
     ),
     Category.REFERENCE_NOT_FOUND: Traits(
@@ -239,7 +241,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.REFERENCE_UNREADABLE: Traits(
         "warning",
         "A record of an upper layer cannot be read: its ledgers count as not referenced.",
-        "read the record; its ledgers are listed as referenced by nothing",
+        "read the record: its ledgers are listed as not referenced",
         of_share=True,
     ),
     Category.CURSOR_BEYOND_END: Traits(
@@ -275,23 +277,23 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.BOOKIE_WITHOUT_COOKIE: Traits(
         "warning",
-        "A bookie has data or is registered, and the store has no cookie of it: it refuses, or starts empty.",
-        "its cookie is in the plan, unless ledgers wait for a person",
+        "A bookie has data or is registered, and the store has no cookie of it: it refuses to start, or starts empty.",
+        "its cookie is in the plan, unless ledgers are waiting for a decision",
     ),
     Category.COOKIE_DIFFERS: Traits(
         "critical",
-        "The store's cookie of a bookie is not that of its disks, or not that of the snapshot.",
+        "The store's cookie of a bookie differs from the cookie on its disks, or in the snapshot.",
         "find out whether its disks were wiped or moved before it starts",
     ),
     Category.GENERATOR_BEHIND: Traits(
         "critical",
-        "A generator of ids may give one that is used.",
-        "let no client create ledgers before the generator is past them",
+        "An id generator may give out an id that is in use.",
+        "let no client create ledgers before the generator is raised",
         of_share=True,
     ),
     Category.ID_FAR_ABOVE: Traits(
         "warning",
-        "Bookies alone name an id far above all others: perhaps a wrong bit, so no generator is raised past it.",
+        "Only bookies name this id, far above all others: perhaps a wrong bit, so no generator is raised past it.",
         "check the ledger (bkmeta explain); if it exists: recover again with --raise-past ID",
     ),
     Category.LAYOUT_DIFFERS: Traits(
@@ -302,7 +304,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.INSTANCE_ID_DIFFERS: Traits(
         "critical",
         "The cluster's instance id is not the same on all sides.",
-        "do not mix clusters: find out which of them this store is of",
+        "do not mix clusters: find out to which cluster this store belongs",
     ),
     Category.ENTRY_LOST: Traits(
         "critical",
@@ -314,7 +316,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.BELOW_ACK_QUORUM: Traits(
         "critical",
-        "An entry of a closed ledger has fewer copies where readers ask than acknowledge one.",
+        "An entry of a closed ledger has fewer copies than its ack quorum where readers ask for it.",
         "replicate it before another bookie fails: bookkeeper shell recover -l LEDGER BOOKIE",
         of_copies=True,
         sought_everywhere=True,
@@ -322,25 +324,25 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.BELOW_WRITE_QUORUM: Traits(
         "warning",
-        "An entry of a closed ledger has fewer copies than its write quorum, and enough to be acknowledged.",
-        "replicate it: bookkeeper shell recover -l LEDGER BOOKIE, of what lacks entries",
+        "An entry of a closed ledger has fewer copies than its write quorum, but as many as its ack quorum.",
+        "replicate it: bookkeeper shell recover -l LEDGER BOOKIE, for each bookie that lacks entries",
         of_copies=True,
         shell_repairs=True,
     ),
     Category.ENTRIES_MISPLACED: Traits(
         "warning",
-        "Bookies that the record names for entries lack them, and others have them.",
-        "a person compares record and bookies: bkmeta explain LEDGER; wipe none of them",
+        "Bookies that the record names for entries lack them, and other bookies have them.",
+        "compare the record with the bookies: bkmeta explain LEDGER; wipe no bookie",
         of_copies=True,
     ),
     Category.OVER_REPLICATED: Traits(
         "info",
         "Bookies have copies of a closed ledger's entries that its record does not ask for.",
-        "none: copies that ensemble changes and re-replication leave behind",
+        "none: ensemble changes and re-replication leave such copies behind",
     ),
     Category.ONE_COPY: Traits(
         "info",
-        "A ledger is written to one bookie at a time: no failure of one is survived.",
+        "Each entry of a ledger is written to one bookie only: it is lost with that bookie.",
         "none, if this is intended; else write such ledgers with W = 2 or more",
     ),
     Category.PLACEMENT_VIOLATED: Traits(
@@ -363,12 +365,12 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.RECOVERY_STUCK: Traits(
         "warning",
         "A ledger is in recovery, and its record has not changed for longer than the grace.",
-        "open it with a client, which ends the recovery; find out why the last one did not",
+        "open the ledger with a client, which ends the recovery; find out why the last client did not end it",
     ),
     Category.BOOKIE_SILENT: Traits(
         "critical",
-        "A bookie is registered, and answered in no look.",
-        "check its process: it hangs, or the network between it and this host does",
+        "A bookie is registered, and never answered.",
+        "check its process and the network between it and this host: one of them hangs",
     ),
     Category.AUDITOR_UNAWARE: Traits(
         "warning",
@@ -378,31 +380,32 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.REPLICATION_STALLED: Traits(
         "warning",
-        "Marks of closed ledgers neither fell nor changed for long: no replication worker makes progress.",
-        "see that replication workers run, and what they log: bookkeeper shell listunderreplicated",
+        "For long, no mark of a closed ledger was removed or changed: no replication worker makes progress.",
+        "see that replication workers run, and read their logs: bookkeeper shell listunderreplicated",
         of_share=True,
     ),
     Category.ALIAS_UNRESOLVED: Traits(
         "warning",
         "Records name a bookie that has neither a registration nor a cookie in the store.",
-        "if it is another name of a bookie: --aliases, before anything is applied, for a cookie that comes back under "
-        "the old name makes the renamed bookie refuse to start; else collect its disks",
+        "if a bookie was renamed: name both with --aliases before you apply a plan, because a restored cookie of the "
+        "old name makes the renamed bookie refuse to start; else collect the bookie's disks",
     ),
     Category.ENTRIES_OF_DELETED_LEDGER: Traits(
         "critical",
-        "Bookies that had been seen without a ledger, deleted with bkmeta, have entries of it again.",
-        "find out which disks came back; the ledger stays deleted: bkmeta delete confirm says when they are without it",
+        "A ledger was deleted with bkmeta, and bookies that no longer had it have entries of it again.",
+        "find out which disks came back; the ledger stays deleted: bkmeta delete confirm says when no bookie has it",
     ),
     Category.INCARNATION_CHANGED: Traits(
         "critical",
-        "A bookie was started again without its data, and records from before that name it.",
+        "A bookie was started again without its data, and older records name it.",
         "keep its old disks; let no other bookie be wiped before its ledgers are replicated: bookkeeper "
         "shell recover BOOKIE",
         of_share=True,
     ),
     Category.INDEX_INCOMPLETE: Traits(
         "critical",
-        "A bookie has logs, and not all of its index was seen: a new index makes it delete what that index lacks.",
+        "A bookie has logs, and a part of its index was not seen: with a new index it deletes all that the index "
+        "lacks.",
         "stop this bookie first, and do not start it with an empty index: no guard keeps the entries in its logs; "
         "copy its logs, then rebuild its index (bookkeeper shell rebuild-db-ledgers-index and "
         "rebuild-db-ledger-locations-index; index files are copied back)",
@@ -410,31 +413,32 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.SUSPECT_DISK: Traits(
         "warning",
         "Many files of one folder of a bookie are damaged.",
-        "collect its disks with --deep; replace it, and let the ledgers of its bookie be replicated",
+        "collect its bookie with --deep; replace the disk, and let the bookie's ledgers be replicated",
     ),
     Category.OPEN_FRAGMENT_PENDING: Traits(
         "warning",
-        "The segment that a ledger is written to lacks a bookie, and waits to be repaired for longer than the grace.",
-        "see whether its writer lives; a client that opens the ledger ends the segment",
+        "An open ledger's last segment lacks a bookie, and was not repaired for longer than the grace.",
+        "see whether the ledger's writer lives; a client that opens the ledger ends the segment",
     ),
     Category.RETURNED_WRITER: Traits(
         "critical",
-        "A bookie has entries from after its replacement, and they differ from those of the new bookie.",
-        "keep both bookies as they are; a person compares the entries: bkmeta explain LEDGER",
+        "A bookie was replaced, has entries from after that, and they differ from those of the new bookie.",
+        "keep both bookies as they are; compare the entries: bkmeta explain LEDGER",
     ),
     Category.UNREFERENCED: Traits(
         "warning",
-        "No upper layer names the ledger, as two complete listings say.",
+        "Two complete listings show that no upper layer names the ledger.",
         "find its owner; then bkmeta delete request --from candidates.jsonl, and verify",
     ),
     Category.DATA_WITHOUT_RECORD: Traits(
         "info",
         "Bookies hold a ledger that the store does not list.",
-        "none, if it was deleted: bookies collect it; else bkmeta freeze, and recover it",
+        "none, if it was deleted: bookies will collect it; else freeze the store (bkmeta freeze), and recover the "
+        "ledger",
     ),
     Category.STORES_DIFFER: Traits(
         "critical",
-        "Two stores of one cluster say different things of the ledger, or one of them nothing.",
+        "Two stores of one cluster have different records of the ledger, or only one has a record.",
         "keep clients on the old store; move the ledger again, or find who still writes to it",
     ),
     Category.LISTING_INCOMPLETE: Traits(
@@ -446,12 +450,12 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.ROOT_MISSING: Traits(
         "critical",
-        "The store has no ledgers root: bookies that run may delete all that they hold.",
+        "The store has no ledgers root: running bookies may delete all that they hold.",
         "stop the bookies (kill -STOP); see whether the URI is right; else bring the store back",
     ),
     Category.STORE_EMPTY: Traits(
         "critical",
-        "The store lists no ledger: bookies that run, and hold some, delete them.",
+        "The store lists no ledger: running bookies delete all ledgers that they hold.",
         "stop the bookies (kill -STOP); see whether the URI is right; else bring the store back",
     ),
     Category.STORE_INCOMPLETE: Traits(
@@ -462,17 +466,17 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.STORE_MADE_ANEW: Traits(
         "warning",
         "A node of the store is younger than the bookies: it was restored, or the cluster was initialised again.",
-        "find out who made it, and when; do not mix clusters",
+        "find out who made the node, and when; do not mix clusters",
     ),
     Category.LAST_COPY: Traits(
         "warning",
-        "Entries that only one registered bookie has.",
+        "Only one registered bookie has these entries.",
         "stop no other bookie before these ledgers are replicated: bookkeeper shell recover",
     ),
     Category.REPLICATION_ENABLED: Traits(
         "warning",
         "Auto-recovery runs while the store lacks ledgers, or cannot be listed.",
-        "disable it before anything else is tried: bkmeta freeze does",
+        "disable it before you do anything else: bkmeta freeze does",
     ),
     Category.PARTLY_FROZEN: Traits(
         "warning", "Bookies can list a part of a store that was frozen.", "run the same freeze again"

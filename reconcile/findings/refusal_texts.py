@@ -8,11 +8,11 @@ from recovery.infer.refusal import Refusal
 REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     Refusal.RAGGED_TAIL: (
         "entries near the end are on no bookie, and later ones are: the missing ones may have been acknowledged",
-        "a person's choice of the last entry, or an upper layer that knows it",
+        "your choice of the last entry, or an upper layer that knows it",
     ),
     Refusal.SOURCE_INCOMPLETE: (
         "copies are missing, and a bookie that may have them was not scanned, or not completely",
-        "the complete inventory of every bookie; or a snapshot, or --default-quorum if all were written so",
+        "the complete inventory of every bookie; or a snapshot, or --default-quorum if all ledgers have these quorums",
     ),
     Refusal.NOT_FROM_ZERO: (
         "no bookie holds entry 0, and nothing shows that it was ever acknowledged",
@@ -24,32 +24,32 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     ),
     Refusal.LENGTHS_DIFFER: (
         "copies of one entry disagree in the length up to it: two histories under one id",
-        "a person who chooses the history",
+        "your choice of the history",
     ),
     Refusal.DIGESTS_DIFFER: (
         "entries have two digest types: two histories under one id",
-        "a person who chooses the history",
+        "your choice of the history",
     ),
     Refusal.LAC_BEYOND_END: (
-        "an entry above all that is held was acknowledged: entries are lost",
-        "the bookie that has them; or a person who accepts their loss",
+        "an acknowledged entry is above all entries on bookies: entries are lost",
+        "the bookie that has them; or your decision to accept their loss",
     ),
     Refusal.DAMAGE: (
-        "damage hides entries of this ledger, or may",
+        "damage hides entries of this ledger, or may hide some",
         "an undamaged copy of those disks",
     ),
     Refusal.LIMBO: (
-        "a bookie does not know itself whether it lost entries of this ledger",
+        "a bookie itself does not know whether it lost entries of this ledger",
         "that bookie's own integrity check, or its old disks",
     ),
     Refusal.NO_KEY: (
         "no bookie knows the master key: nothing shows that these are copies of one ledger",
         "a bookie with the key in its index or journal",
     ),
-    Refusal.TWO_KEYS: ("two master keys: two histories under one id", "a person who chooses the history"),
+    Refusal.TWO_KEYS: ("two master keys: two histories under one id", "your choice of the history"),
     Refusal.TWO_HISTORIES: (
         "entries or their lengths do not fit one ledger's history: two ledgers may have had this id",
-        "a snapshot; or a person who compares the entries",
+        "a snapshot; or your comparison of the entries",
     ),
     Refusal.TWO_INCARNATIONS: (
         "two sets of disks have the same bookie id, and both have this ledger",
@@ -72,42 +72,42 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
         "a snapshot, or an upper layer that knows that it was empty",
     ),
     Refusal.FRAGMENTED: (
-        "its entries are in more pieces than a task can take",
-        "a person; nothing is lost while it is held",
+        "its entries are in more pieces than one task can process",
+        "your decision with plan edit; until then the data is kept",
     ),
     Refusal.CONTRADICTION: (
         "the inventory contradicts itself",
-        "the bookie collected again; if it stays, report it",
+        "a new inventory of the bookie; if it contradicts itself again, report that",
     ),
     Refusal.DELETED_OUTSIDE: (
         "the store's own history shows who deleted it, and when",
-        "a person: if it was a mistake, the plan's alternative restores the last record",
+        "your decision: if it was a mistake, the plan's alternative restores the last record",
     ),
     Refusal.DELETED_BEFORE: (
-        "its id was given out before a snapshot was taken, which has no record of it: deleted before that",
-        "a person who knows that it was deleted, or that it was created under a chosen id",
+        "its id was given out before a snapshot that has no record of it: deleted before that snapshot",
+        "your knowledge that it was deleted, or that it was created under a chosen id",
     ),
     Refusal.DELETED_SINCE: (
         "probably deleted since the snapshot, by retention or a client: no bookie serves an entry of it",
-        "a person who knows that it was deleted, and accepts its loss; or the disks that still have it",
+        "your decision to accept its loss, if it was deleted; or the disks that still have it",
     ),
     Refusal.DELETED_BY_REFERENCE: (
         "an upper layer reports that it deleted the ledger",
-        "a person's choice that names it",
+        "your choice for this ledger",
     ),
     Refusal.DELETED_BY_TOMBSTONE: (
         "bkmeta purged it by a certificate, as its tombstone says",
-        "a person's choice that names it; no choice of many ledgers brings it back",
+        "your choice for this ledger alone; a choice for many ledgers does not bring it back",
     ),
     Refusal.MASS_DELETION: (
-        "so much was deleted that it may be the catastrophe itself",
-        "a person: a capture of before (capture --at) as --snapshot, or the plan's alternatives one by one",
+        "so many ledgers were deleted that the deletes may be the mistake itself",
+        "your decision: a capture from before the deletes (capture --at) as --snapshot, or alternatives one by one",
     ),
     Refusal.SCOPE_COLLISION: (
         "a ledger of another scope has the same lower half: programs without scopes mix both",
-        "a person who knows which bookies and clients know scopes",
+        "your knowledge of which bookies and clients use scopes",
     ),
-    Refusal.ID_OUT_OF_RANGE: ("an id that no store can name", "a person: no BookKeeper could have made it"),
+    Refusal.ID_OUT_OF_RANGE: ("an id that no store can name", "your decision: no BookKeeper could have made it"),
 }
 """Refusal → its meaning, and the evidence that would settle it."""
 
