@@ -399,7 +399,7 @@ class _CostTable:
                     known.left[problem] -= 1
                     if known.left[problem] < 0:
                         break
-                    value, members = self._assign(gain[: self.rows[problem], :, interval])
+                    value, members = _assign(gain[: self.rows[problem], :, interval])
                     cost = float(known.best[start[interval]] + base[interval] - value)
                 if cost < known.best[cell]:
                     known.best[cell], known.came[cell] = cost, start[interval]
@@ -485,12 +485,14 @@ class _CostTable:
         top = gain.argmax(axis=0)
         return np.where(np.take_along_axis(gain, top[None], axis=0)[0] > 0, top, NOBODY).T
 
-    def _assign(self, gain: Floats) -> tuple[float, Ints]:
-        row, position = assign_best(gain)
-        value = gain[row, position]
-        members = np.full(self.ensemble, NOBODY)
-        members[position] = np.where(value > 0, row, NOBODY)
-        return float(value.sum()), members
+
+def _assign(gain: Floats) -> tuple[float, Ints]:
+    """Return what the best rows save, and the row of each position, or NOBODY where none saves anything."""
+    row, position = assign_best(gain)
+    value = gain[row, position]
+    members = np.full(gain.shape[1], NOBODY)
+    members[position] = np.where(value > 0, row, NOBODY)
+    return float(value.sum()), members
 
 
 def _sum(columns: Floats) -> Floats:

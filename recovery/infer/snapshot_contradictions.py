@@ -179,7 +179,7 @@ def _read_repeated_shape(known: LedgerFacts, ledger: int) -> tuple[int, int] | N
     A copy that was made of the closed ledger has what it is a copy of: it agrees, and does not differ.
     """
     row, _, size, period, runs = _read_groups(known, ledger)
-    repeats = (runs >= _REPEATS) & (size < period)
+    repeats = runs >= _REPEATS
     written = repeats & ~known.row_copied[row]
     shapes = set(zip(period[written].tolist(), size[written].tolist(), strict=True))
     if len(shapes) != 1:
@@ -207,7 +207,7 @@ def find_other_stripes(known: LedgerFacts, ledger: int, stored: LedgerMetadata) 
     are in the share of every position, the record is of another shape.
     """
     row, first, size, period, runs = _read_groups(known, ledger)
-    repeats = (runs > max(_REPEATS - 1, len(stored.segments))) & (size < period)
+    repeats = runs > max(_REPEATS - 1, len(stored.segments))
     patterns = set(zip(period[repeats].tolist(), size[repeats].tolist(), strict=True))
     rows = np.unique(row[repeats])
     if len(patterns) != 1 or len(rows) < 2:

@@ -317,7 +317,7 @@ def _restore_closed(
     until = min(end, int(known.copies.end[ledger]))
     kept = first <= max(until, 0)
     placed = PlacedCopies.sum_up(copies.cut_at(until), until, stored.write_quorum, first[kept], members[kept])
-    is_elsewhere = until < end and _is_written_elsewhere(copies, until, stored.write_quorum, first, members)
+    is_elsewhere = until < end and _is_written_elsewhere(copies, until, stored.write_quorum, first, members, kept)
     lost = find_end_above_all(
         known, ledger, stored, first.tolist(), placed, members, doubts, is_written_elsewhere=is_elsewhere
     )
@@ -408,7 +408,7 @@ def _place_members(known: LedgerFacts, stored: LedgerMetadata, copies: Copies) -
     return first, np.array([[place.get(name, NOBODY) for name in s.members] for s in stored.segments]), place
 
 
-def _is_written_elsewhere(copies: Copies, until: int, write: int, first: Ints, members: Ints) -> bool:
+def _is_written_elsewhere(copies: Copies, until: int, write: int, first: Ints, members: Ints, kept: Mask) -> bool:
     """Whether an entry is on no member of its write set, but on another member, or on a bookie without copies' marks.
 
     Segments that begin above all entries have members, too: what these have is not explained by a copy made since.
@@ -416,8 +416,7 @@ def _is_written_elsewhere(copies: Copies, until: int, write: int, first: Ints, m
     is_of_writer = ~copies.copied | np.isin(np.arange(len(copies.bookie)), members)
     of_writers = is_of_writer[copies.groups.key]
     written = copies._replace(groups=KeyedGroups(*(column[of_writers] for column in copies.groups)))
-    begun = first <= max(until, 0)
-    return not PlacedCopies.sum_up(written.cut_at(until), until, write, first[begun], members[begun]).readable
+    return not PlacedCopies.sum_up(written.cut_at(until), until, write, first[kept], members[kept]).readable
 
 
 def _list_segments(segments: Sequence[Segment], shown: Container[str]) -> tuple[SegmentRow, ...]:

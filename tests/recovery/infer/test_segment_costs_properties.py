@@ -165,3 +165,9 @@ def test_equal_columns_have_equal_sums(count: int) -> None:
     [alone] = segment_costs._sum(column).tolist()
     assert segment_costs._sum(np.tile(column, (1, 50))).tolist() == [alone] * 50
     assert alone == pytest.approx(math.fsum(column[:, 0].tolist()), rel=1e-12)
+
+
+def test_a_row_that_saves_nothing_at_a_position_is_no_member() -> None:
+    """Rows are assigned to as many positions as there can be; nobody is said of the others."""
+    value, members = segment_costs._assign(np.array([[3.0, 0.0], [0.0, 0.0], [1.0, 0.0]]))
+    assert (value, members.tolist()) == (3.0, [0, segment_cases.NOBODY])

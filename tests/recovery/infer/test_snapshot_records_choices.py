@@ -270,6 +270,34 @@ def test_all_that_speaks_against_a_guarded_record_is_said() -> None:
     assert set(said(found)) == {"segments", "length"}
 
 
+@pytest.mark.parametrize(
+    ("rows", "changes", "field", "reads_as"),
+    [
+        (
+            [one | {"headers": [header(one["last"], lac=29)]} for one in striped(30)],
+            {"ensemble_size": 4, "write_quorum": 3, "segments": (Segment(0, (A, B, C, D)),)},
+            "ensemble_size/write_quorum",
+            "as bookies alone show it: the same entries; checks and repairs would count other copies",
+        ),
+        (
+            [one | {"headers": [header(29)]} for one in full(3, 30)],
+            {"write_quorum": 3, "length": 9999},
+            "length",
+            "the same entries; the length as the header of the last one has it",
+        ),
+    ],
+    ids=["shape", "length"],
+)
+def test_what_bookies_show_instead_of_a_guarded_record_is_offered(
+    rows: list[Row], changes: dict[str, Any], field: str, reads_as: str
+) -> None:
+    """And how it would read: stripes of another shape in copies, or another length at the end."""
+    found = compared(replace(TRUE, **changes), rows)
+    assert (found["outcome"], found["reason"]) == ("guarded", Refusal.TWO_HISTORIES)
+    assert found["alternatives"][-1]["field"] == field
+    assert found["alternatives"][-1]["reads_as"] == reads_as
+
+
 def test_holes_are_listed_up_to_the_end_of_what_is_guarded_by_a_record() -> None:
     """Beside a ledger that bookies alone guard, whose holes stay as they are, and one that is restored."""
     longer = replace(TRUE, write_quorum=3, length=9999)
