@@ -32,13 +32,13 @@ def listing(*rows: dict[str, Any], stores: tuple[InstanceSource, ...] = STORE, *
     return ReferenceListing(References(pa.Table.from_pylist(made, schema=SCHEMA), stores=stores), 1_000, **given)
 
 
-def judge(listings: Sequence[ReferenceListing]) -> set[UnsafeReason]:
-    """Return why the compacted ledger of a topic may not be deleted."""
+def judge(listings: Sequence[ReferenceListing], custom: Sequence[dict[str, Any]] = CUSTOM_OF) -> set[UnsafeReason]:
+    """Return why a ledger, by default the compacted one of a topic, may not be deleted."""
     objections = Objections(1)
     records = pa.table(
         {
             "row": [0],
-            "custom": pa.array([CUSTOM_OF], CUSTOM),
+            "custom": pa.array([list(custom)], CUSTOM),
             "created_at": pa.array([0], pa.timestamp("ms", "UTC")),
             "ctime": [0],
         }
@@ -78,3 +78,27 @@ def test_a_compacted_ledger_may_go_once_all_was_read_that_may_name_it(
 ) -> None:
     """Each listing read the records of a store, and the subscription's own ledger; or a person states the deletion."""
     assert judge(listings) == reasons
+
+
+PRAVEGA: Final = ({"key": "application", "value": b"Pravega"},)
+OTHERS: Final = ({"key": "application", "value": b"another"},)
+
+
+@pytest.mark.parametrize(
+    ("custom", "listings", "is_unlisted"),
+    [
+        # A file in each listing states that nothing else is referred to.
+        (OTHERS, [listing(), listing()], False),
+        (OTHERS, [listing(), listing(is_stated=False)], True),
+        (OTHERS, [listing(is_stated=False, has_pravega=True)], True),
+        # Or each listing has the records of Pravega's containers, and the ledger is Pravega's.
+        (PRAVEGA, [listing(is_stated=False)], True),
+        (PRAVEGA, [listing(is_stated=False, has_pravega=True), listing(is_stated=False)], True),
+        (PRAVEGA, [listing(is_stated=False, has_pravega=True)] * 2, False),
+    ],
+)
+def test_another_applications_ledger_may_go_once_all_listings_are_of_that_application(
+    custom: Sequence[dict[str, Any]], listings: Sequence[ReferenceListing], *, is_unlisted: bool
+) -> None:
+    """One listing that leaves its records out is enough to keep it."""
+    assert (UnsafeReason.MAKER_UNLISTED in judge(listings, custom)) == is_unlisted
