@@ -329,6 +329,22 @@ def test_entries_and_reasons_are_counted_by_what_becomes_of_them_now(tmp_path: P
     assert gone.manifest["reasons"] == {}
 
 
+def test_an_open_record_reads_up_to_what_bookies_have(tmp_path: Path) -> None:
+    """A chosen record that is not closed has no end: its entries are those that bookies hold, if they hold any."""
+    members = Segment(0, ("b1", "b2", "b3"))
+    record = ledger_metadata.encode(
+        LedgerMetadata(
+            3, 3, 2, 2, LedgerState.OPEN, None, None, (members,), Digest.CRC32C, b"", creator_token=0
+        )
+    )  # fmt: skip
+    ledgers = [
+        Ledger(n, SEGMENTS, last=end, reason="two_keys", offers={GUARDED: record}) for n, end in ((1, 39), (2, None))
+    ]
+    made = write_plan(tmp_path / "plan", ledgers, words="OPEN, 3/2/2")
+    chosen = edited(made, tmp_path / "a", choose={LedgerId(0, n): GUARDED for n in (1, 2)})
+    assert [chosen.manifest["counts"][f"entries_{share}"] for share in ("guarded", "held")] == [40, 0]
+
+
 def test_what_ends_below_entries_that_bookies_hold_is_counted_again(tmp_path: Path) -> None:
     """A choice moves an end up or down, another is dropped, and what was held is readable up to a record's end."""
     record = LedgerMetadata(
