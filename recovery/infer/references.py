@@ -122,7 +122,7 @@ def check_row(known: LedgerFacts, number: int, row: LedgerRow, reference: Stated
     length = row.length if last == end else read_length(known, number, last)
     stated = reference.length
     is_known = length is not None and length >= 0
-    if not is_known and stated is None:
+    if not is_known and (stated is None or _is_too_short(known, number, last, stated)):
         return row
     if stated is not None and is_known and length != stated:
         row = _add_alternative(row, "length", stated, _LENGTH)
@@ -144,6 +144,16 @@ def check_row(known: LedgerFacts, number: int, row: LedgerRow, reference: Stated
         alternatives=alternatives,
         acked_high=last,
     )
+
+
+def _is_too_short(known: LedgerFacts, number: int, last: int, stated: int) -> bool:
+    """Whether a header up to an end has a larger length than is stated of it; 0 may be that of a recovery.
+
+    Where no member of an empty last segment answers a recovery, it counts nothing.
+    """
+    low, high = np.searchsorted(known.headers.ledger, [number, number + 1])
+    lengths = known.headers.length[low:high][known.headers.entry[low:high] <= last]
+    return 0 < stated < int(lengths.max(initial=0))
 
 
 def _list_lengths(known: LedgerFacts, number: int, entry: int) -> list[int]:

@@ -113,6 +113,7 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
         ("deferred/tight", 84017004, 500),
         ("mixed/tight@foreign", 88001366, 250),
         ("mixed/tended@stale", 89000205, 250),
+        ("denied@misreferences", 93002323, 250),
     ],
 )
 def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: int) -> None:
@@ -124,7 +125,8 @@ def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: in
     recovery found by asking a member that had lost all, where bookies that were replaced have full copies above it.
     A record of another shape than copies repeat; four full copies taken for stripes, as one bookie is in all ledgers;
     a full copy of a bookie that was replaced before anything was acknowledged. An end above all of another ledger's
-    record, which names who has the one copy for later entries; a writer's ledger that was deleted before its recovery.
+    record, which names who has the one copy for later entries; a writer's ledger that was deleted before its recovery;
+    an upper layer's length below that of an earlier entry.
     """
     tally = judge.judge(name, seed, ledgers)
     assert not tally.violations, said(tally)

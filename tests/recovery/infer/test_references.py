@@ -31,11 +31,14 @@ def given(folder: Path, *lines: dict[str, Any]) -> pa.Table:
     return read(path)
 
 
-def recovered(references: pa.Table, more: int = 0) -> dict[str, Any]:
-    """Reconstruct ledger 7: three bookies hold 0 to 19, the LAC is 15; so many bytes were sent between 17 and 18."""
+def recovered(references: pa.Table, more: int = 0, read_from: int = 17) -> dict[str, Any]:
+    """Reconstruct ledger 7: three bookies hold 0 to 19, the LAC is 15; so many bytes were sent between 17 and 18.
+
+    Headers of the last three entries were read, and of the one that they are read from.
+    """
     headers = [
         {"entry": at, "lac": 15, "length": 10 * (at + 1) + (at > 17) * more, "size": 46, "digest": "CRC32C"}
-        for at in (17, 18, 19)
+        for at in sorted({read_from, 17, 18, 19})
     ]
     rows = [simulator.copy_row(7, name, range(20), headers=headers) for name in NAMES]
     copies = pa.Table.from_pylist(rows, schema=tables.COPIES)
@@ -65,6 +68,17 @@ def test_a_last_entry_that_bookies_allow_closes_the_ledger(tmp_path: Path) -> No
     assert (found["last_entry"], found["length"]) == (15, 160)
     assert [(a["field"], a["value"]) for a in found["alternatives"]] == [("last_entry", "19")]
     assert recovered(given(tmp_path, {"ledger": 7, "last_entry": 15}))["last_entry"] == 19
+
+
+@pytest.mark.parametrize(("length", "is_believed"), [(29, False), (30, True), (160, True), (1, False), (0, True)])
+def test_a_length_below_that_of_an_earlier_entry_is_not_believed(
+    length: int, tmp_path: Path, *, is_believed: bool
+) -> None:
+    """Then nothing says how long the ledger was there, and the end is listed; 0 is what a recovery may have counted."""
+    found = recovered(given(tmp_path, {"ledger": 7, "last_entry": 15, "length": length}), read_from=2)
+    assert (found["last_entry"], found["length"]) == ((15, length) if is_believed else (19, 200))
+    ends = [a["value"] for a in found["alternatives"] if a["field"] == "last_entry"]
+    assert ends == (["19"] if is_believed else ["15..18"])
 
 
 def test_a_last_entry_that_bookies_contradict_is_no_end(tmp_path: Path) -> None:
