@@ -390,28 +390,52 @@ class Dataset:
     def _scan(self, name: str, parts: Sequence[Part]) -> Any:  # noqa: ANN401 - a pyarrow dataset
         import pyarrow.dataset as pads  # noqa: PLC0415 - takes longer to load than a small command
 
-        system, root = open_system(self.path)
         checked = pads.ParquetFileFormat(
             default_fragment_scan_options=pads.ParquetFragmentScanOptions(
                 page_checksum_verification=True, pre_buffer=False
             )
         )
         schema = tables.KINDS[self.kind][name]
-        # Files are read by this thread alone: one of Arrow's that still asks a Python file for bytes while the program
-        # ends would abort it.
         fragments = []
         for part in parts:
-            file = VerifiedFile(
-                partial(system.open_input_file, f"{root}/{part.file}"),
-                part.bytes,
-                part.sha256,
-                part.blocks,
-                partial(self._broken, part.file, "is not the file that the manifest lists"),
-            )
-            fragment = checked.make_fragment(pa.PythonFile(file, mode="r"))
+            # Read by this thread alone: one of Arrow's that still asks a Python file for bytes while the program ends
+            # would abort it.
+            fragment = checked.make_fragment(pa.PythonFile(self._open(part), mode="r"))
             self._require_columns(part, fragment.physical_schema, schema)
             fragments.append(fragment)
         return pads.FileSystemDataset(fragments, schema, checked)
+
+    def _read_small(self, name: str, part: Part, names: list[str], buckets: range | None = None) -> pa.Table:
+        """Read a file of one block and one row group as `_scan` would, which costs as much again to lay out."""
+        schema = tables.KINDS[self.kind][name]
+        asked = [*names, "bucket"] if buckets is not None and "bucket" not in names else names
+        whole = pa.BufferReader(self._open(part).read())
+        with pq.ParquetFile(whole, page_checksum_verification=True, pre_buffer=False) as file:
+            found = file.schema_arrow
+            self._require_columns(part, found, schema)
+            there = file.read(None if asked == found.names else asked, use_threads=False)
+        if buckets is not None:
+            kept = pc.and_(pc.greater_equal(there["bucket"], buckets.start), pc.less(there["bucket"], buckets.stop))
+            there = there.filter(kept)
+        wanted = pa.schema([schema.field(column) for column in names])
+        if there.schema.equals(wanted):
+            return pa.table(there.columns, schema=wanted)
+        columns = []
+        for field in wanted:
+            # What an older file lacks is null.
+            held = there[field.name] if field.name in there.column_names else pa.nulls(there.num_rows, field.type)
+            columns.append(held if held.type == field.type else held.cast(field.type))
+        return pa.table(columns, schema=wanted)
+
+    def _open(self, part: Part) -> VerifiedFile:
+        system, root = open_system(self.path)
+        return VerifiedFile(
+            partial(system.open_input_file, f"{root}/{part.file}"),
+            part.bytes,
+            part.sha256,
+            part.blocks,
+            partial(self._broken, part.file, "is not the file that the manifest lists"),
+        )
 
     def _require_columns(self, part: Part, schema: pa.Schema, wanted: pa.Schema) -> None:
         """Refuse a file whose columns are not the table's; nothing but what is null in new tables may be missing."""
@@ -440,6 +464,8 @@ class Dataset:
         if buckets is not None:
             keep = (pc.field("bucket") >= buckets.start) & (pc.field("bucket") < buckets.stop)
         try:
+            if names and all(map(_is_small, wanted)):
+                return pa.concat_tables([self._read_small(name, part, names, buckets) for part in wanted])
             table: pa.Table = self._scan(name, wanted).to_table(columns=names, filter=keep, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise self._broken(name, str(error).splitlines()[0]) from error
@@ -468,9 +494,13 @@ class Dataset:
             if not part.rows:
                 continue
             try:
+                names = tables.KINDS[self.kind][name].names if columns is None else columns
+                if names and _is_small(part):
+                    yield self._read_small(name, part, names)
+                    continue
                 rows = self._scan(name, [part])
                 for batch in rows.to_batches(
-                    columns=columns, batch_size=_ROW_GROUP, batch_readahead=_AHEAD, use_threads=False
+                    columns=names, batch_size=_ROW_GROUP, batch_readahead=_AHEAD, use_threads=False
                 ):
                     yield pa.Table.from_batches([batch])
             except (OSError, pa.ArrowException) as error:
@@ -506,6 +536,10 @@ def read_part(folder: DatasetPlace, file: str, **wanted: Any) -> pa.Table:  # no
     """Return a file of a folder that is not a dataset yet, with columns and filters as `pyarrow.parquet` takes them."""
     system, root = open_system(str(folder))
     return pq.read_table(f"{root}/{file}", filesystem=system, **wanted)
+
+
+def _is_small(part: Part) -> bool:
+    return part.bytes <= BLOCK and part.rows <= _ROW_GROUP
 
 
 def _overlaps(part: Part, buckets: range) -> bool:
