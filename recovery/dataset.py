@@ -408,24 +408,24 @@ class Dataset:
     def _read_small(self, name: str, part: Part, names: list[str], buckets: range | None = None) -> pa.Table:
         """Read a file of one block and one row group as `_scan` would, which costs as much again to lay out."""
         schema = tables.KINDS[self.kind][name]
-        asked = [*names, "bucket"] if buckets is not None and "bucket" not in names else names
-        whole = pa.BufferReader(self._open(part).read())
-        with pq.ParquetFile(whole, page_checksum_verification=True, pre_buffer=False) as file:
-            found = file.schema_arrow
-            self._require_columns(part, found, schema)
-            there = file.read(None if asked == found.names else asked, use_threads=False)
+        requested = [*names, "bucket"] if buckets is not None and "bucket" not in names else names
+        content = pa.BufferReader(self._open(part).read())
+        with pq.ParquetFile(content, page_checksum_verification=True, pre_buffer=False) as file:
+            stored = file.schema_arrow
+            self._require_columns(part, stored, schema)
+            table = file.read(None if requested == stored.names else requested, use_threads=False)
         if buckets is not None:
-            kept = pc.and_(pc.greater_equal(there["bucket"], buckets.start), pc.less(there["bucket"], buckets.stop))
-            there = there.filter(kept)
-        wanted = pa.schema([schema.field(column) for column in names])
-        if there.schema.equals(wanted):
-            return pa.table(there.columns, schema=wanted)
+            in_range = pc.and_(pc.greater_equal(table["bucket"], buckets.start), pc.less(table["bucket"], buckets.stop))
+            table = table.filter(in_range)
+        projected = pa.schema([schema.field(column) for column in names])
+        if table.schema.equals(projected):
+            return pa.table(table.columns, schema=projected)
         columns = []
-        for field in wanted:
+        for field in projected:
             # What an older file lacks is null.
-            held = there[field.name] if field.name in there.column_names else pa.nulls(there.num_rows, field.type)
-            columns.append(held if held.type == field.type else held.cast(field.type))
-        return pa.table(columns, schema=wanted)
+            values = table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+            columns.append(values if values.type == field.type else values.cast(field.type))
+        return pa.table(columns, schema=projected)
 
     def _open(self, part: Part) -> VerifiedFile:
         system, root = open_system(self.path)
