@@ -150,6 +150,8 @@ def store_was_put_back(site: Site) -> Disaster:
         record = site.read_record()
         assert record["answers"]["older ledgers"]["question"].startswith("2 ids of two ledgers")
         assert record["phases"]["decide"]["ended"] < record["phases"]["start"]["ended"]
+        # The store answered: it was frozen before its bookies were stopped.
+        assert record["phases"]["stop"]["frozen"] <= record["phases"]["stop"]["ended"]
         assert [count_read(site.cluster, ledger) for ledger in (*reused, later)] == [3, 3, 7]
         good, total = read_all(site)
         assert good == total
@@ -175,7 +177,8 @@ def ledgers_were_deleted(site: Site) -> Disaster:
         seconds = [row["seconds"] for row in record["commands"] if row["command"].startswith("bkmeta undelete")]
         print(f"undelete of 100 ledgers: {seconds} s")  # noqa: T201 - a soak shows its figures
         assert [count_read(site.cluster, ledger) for ledger in written] == [2] * 100
-        # Nothing was stopped.
+        # Nothing was stopped, and nothing is left behind.
+        assert record["phases"]["start"]["replication_disabled"] is False
         assert site.list_stopped() == [False] * len(site.bookies)
         good, total = read_all(site)
         assert good == total
