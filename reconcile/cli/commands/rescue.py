@@ -237,7 +237,7 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Itera
         for folder in server.folders:
             yield f"  {server.host.name}: {quote_command(*make_command(server.host, scripts.build_copy(folder)))}"
     if topic is None and can_freeze:
-        yield "  where the store answers and has the node of replication; else before bookies start:"
+        yield "  where the store answers, and lists ledgers or has the node of replication; else before bookies start:"
         yield freeze
     if is_stopped := topic is None or not can_freeze:
         for bookie in hosts.bookies:

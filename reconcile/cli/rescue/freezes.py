@@ -21,8 +21,8 @@ def freeze_early(rescue: OpenRescue) -> None:
 
     Where that is refused the bookies are stopped all the same; none starts before the freeze was made.
     """
-    if not has_replication(rescue):
-        rescue.say("the store has nothing of replication: it is disabled before any bookie starts")
+    if not is_there(rescue):
+        rescue.say("the store has no ledger and nothing of replication: it is frozen before any bookie starts")
         return
     try:
         freeze(rescue)
@@ -30,10 +30,11 @@ def freeze_early(rescue: OpenRescue) -> None:
         rescue.say(f"replication is not disabled yet: {error}; bookies are stopped, and none starts before it is")
 
 
-def has_replication(rescue: OpenRescue) -> bool:
-    """Whether the store answers, and has the node of replication."""
-    if rescue.record.find_phase(RescuePhase.LOOK).get("root") != "present":
-        return False
+def is_there(rescue: OpenRescue) -> bool:
+    """Whether the store answers, and lists ledgers or has the node of replication."""
+    facts = rescue.record.find_phase(RescuePhase.LOOK)
+    if facts.get("root") != "present" or facts["ledgers"]:
+        return facts.get("root") == "present"
     try:
         with rescue.connect() as opened:
             return opened.store.children(opened.root.rstrip("/") + UNDERREPLICATION) is not None

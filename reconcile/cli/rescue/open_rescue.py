@@ -165,7 +165,9 @@ class OpenRescue:
             for bookie in self.hosts.bookies:
                 name = self.find_id(bookie)
                 members += [name] if name and name not in members else []
-            values |= {"bookies": members, "inventories": str(self.out.absolute() / "inv")}
+            # Before a bookie is collected none may be known.
+            values |= {"bookies": members} if members else {}
+            values |= {"inventories": str(self.out.absolute() / "inv")}
             lost = [bookie if folder is None else f"{bookie}={folder}" for bookie, folder in self.list_given_up()]
             values |= {"lost": lost} if lost else {}
         values |= {"snapshots": snapshots} if (snapshots := self.list_snapshots()) else {}

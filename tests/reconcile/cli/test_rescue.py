@@ -26,6 +26,7 @@ from backends.protocols import Write
 from backends.registry import open_store
 from reconcile.check.left_out_copies import LeftOut
 from reconcile.cli.command import Exit
+from reconcile.cli.incident import read_values
 from reconcile.cli.options import now
 from reconcile.cli.output import Output
 from reconcile.cli.rescue import questions
@@ -1031,16 +1032,18 @@ def test_replication_is_off_from_before_a_bookie_starts_until_nothing_waits(
 
 @pytest.mark.real
 @pytest.mark.parametrize(
-    ("node", "code", "names"),
+    ("node", "ledgers", "code", "names"),
     [
-        ("/underreplication", Exit.DONE, ["freeze", "freeze", "stop"]),
-        ("/underreplication", Exit.REFUSED, ["freeze", "stop"]),
-        ("", Exit.DONE, ["stop"]),
-        (None, Exit.DONE, ["stop"]),
+        ("/underreplication", 0, Exit.DONE, ["freeze", "freeze", "stop"]),
+        ("/underreplication", 0, Exit.REFUSED, ["freeze", "stop"]),
+        ("", 5, Exit.DONE, ["freeze", "freeze", "stop"]),
+        ("", 0, Exit.DONE, ["stop"]),
+        (None, 0, Exit.DONE, ["stop"]),
     ],
 )
 def test_a_store_that_is_not_gone_is_frozen_before_any_bookie_is_stopped(
     node: str | None,
+    ledgers: int,
     code: Exit,
     names: list[str],
     zookeeper_server: ZooKeeperServer,
@@ -1048,13 +1051,15 @@ def test_a_store_that_is_not_gone_is_frozen_before_any_bookie_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Which disables replication. Where it is refused, or the store is gone, bookies are stopped all the same."""
-    root = f"/early-{'none' if node is None else len(node)}-{code}/ledgers"
+    root = f"/early-{'none' if node is None else len(node)}-{ledgers}-{code}/ledgers"
     uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
     if node is not None:
         with open_store(uri, writable=True) as opened:
             opened.store.write([Write(f"{root}{node}", b"")])
     rescue, _ = open_rescue(tmp_path, {}, uri=uri)
-    rescue.record.find_phase(RescuePhase.LOOK).update(kind="lost", root="missing" if node is None else "present")
+    rescue.record.find_phase(RescuePhase.LOOK).update(
+        kind="lost", ledgers=ledgers, root="missing" if node is None else "present"
+    )
     ran: list[str] = []
 
     def keep(*words: object, codes: object) -> dict[str, Any]:
@@ -1067,6 +1072,8 @@ def test_a_store_that_is_not_gone_is_frozen_before_any_bookie_is_stopped(
     monkeypatch.setattr("reconcile.cli.rescue.stop.stop_bookies", lambda _: ran.append("stop"))
     stop(rescue)
     assert ran == names
+    # The commands take what they are given, though no bookie is known by its id yet.
+    assert read_values(rescue.incident, tomllib.loads(rescue.incident.read_text()))["store"] == uri
     shown = process("rescue", "status", "--out", tmp_path, "--json").result
     assert shown["replication_disabled"] == (True if len(names) == 3 else None)
 
