@@ -151,16 +151,18 @@ def _start(master: str | None, python: Path | None, settings: Mapping[str, str])
     with tempfile.TemporaryDirectory(prefix="bkmeta-spark-") as folder, keep_process_state():
         output = Path(folder) / "stderr.log"
         try:
-            theirs = _ask_submitted() if _SUBMITTED in os.environ else _read_defaults()
-            master = master or theirs.get("spark.master", _HERE)
+            defaults = _ask_submitted() if _SUBMITTED in os.environ else _read_defaults()
+            master = master or defaults.get("spark.master", _HERE)
             executors = has_executors(master)
-            interpreter = theirs.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+            interpreter = defaults.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
             interpreter = f"./{python.name}" if python else interpreter if executors else sys.executable
             # It is Spark that brings PySpark, by PYTHONPATH.
             packed = {} if python is None else {"spark.executorEnv.PEX_INHERIT_PATH": "fallback"}
-            ours = {**_OURS, **({} if executors else _ALONE), **packed}
+            proposed = {**_OURS, **({} if executors else _ALONE), **packed}
             named = {"spark.master": master, "spark.pyspark.python": interpreter, **settings}
-            conf = SparkConf().setAll([*{k: v for k, v in ours.items() if k not in theirs}.items(), *named.items()])
+            conf = SparkConf().setAll(
+                [*{k: v for k, v in proposed.items() if k not in defaults}.items(), *named.items()]
+            )
             os.environ["PYSPARK_PYTHON"] = interpreter
             os.environ.setdefault("SPARK_LAUNCHER_OPTS", _JAVA_OPTIONS)
             if not executors:

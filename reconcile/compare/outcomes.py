@@ -1,7 +1,6 @@
 """Other outcomes for ledgers that something speaks against. Tables of RECONSTRUCTION in and out."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +12,7 @@ from recovery.codecs import store
 from recovery.infer.readings import MOST_NAMED, RecordBasis
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
-
-_WITH_CUSTOM: Final = 3
-"""Format of records that have custom metadata."""
+from recovery.model.metadata import WRITTEN_FORMAT
 
 
 def wait_without_place(rows: pa.Table, layout: store.Layout) -> pa.Table:
@@ -75,7 +72,7 @@ def guard_beyond_locks(
         return rows, beyond
     hiding = list_hiding()
     # The mark by which such a record is known needs a record that has custom metadata.
-    named = beyond & pc.fill_null(pc.equal(rows["format"], _WITH_CUSTOM), fill_value=False).to_numpy()
+    named = beyond & pc.fill_null(pc.equal(rows["format"], WRITTEN_FORMAT), fill_value=False).to_numpy()
     named &= hiding is not None and len(hiding) <= MOST_NAMED
     named &= pc.list_value_length(rows["holders"]).to_numpy() > 0
     strangers = _list_strangers(rows, named, copies)

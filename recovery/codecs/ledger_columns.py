@@ -21,7 +21,9 @@ import pyarrow as pa
 
 from recovery.codecs.ledger_record import MAGIC
 
-_HEAD: Final = np.frombuffer(MAGIC + b"3\n", np.uint8)
+FORMAT: Final = 3
+"""The format that is read here."""
+_HEAD: Final = np.frombuffer(MAGIC + b"%d\n" % FORMAT, np.uint8)
 _MOST: Final = 1 << 31
 
 Ints = npt.NDArray[np.int64]

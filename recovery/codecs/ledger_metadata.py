@@ -32,7 +32,7 @@ from recovery.codecs.packing import PackedField, constant, pack, varint_sizes, v
 from recovery.errors import FormatError
 from recovery.model import tables
 from recovery.model.ids import is_bookie_id
-from recovery.model.metadata import NO_ENTRY, Digest, LedgerState
+from recovery.model.metadata import NO_ENTRY, WRITTEN_FORMAT, Digest, LedgerState
 
 __all__ = ["MAGIC", "RecordReading", "decode", "decode_columns", "encode", "encode_columns", "problems", "read"]
 
@@ -44,8 +44,8 @@ _NONE: Final = b""
 def encode_columns(table: pa.Table) -> pa.Array:
     """Return the bytes of one record a row, as `encode` returns them.
 
-    A row without a password becomes format 1, every other one format 3 with the creator token 0, as every record has it
-    that was ever updated.
+    A row without a password becomes format 1, every other one `WRITTEN_FORMAT` with the creator token 0, as every
+    record has it that was ever updated.
 
     Args:
         table: ensemble_size, write_quorum, ack_quorum, state; last_entry and length (read where closed); segments (list
@@ -215,7 +215,7 @@ def _encode_messages(rows: pa.Table) -> pa.Array:
     parts = [head, _encode_segments(columns), secret, password, tail, *_encode_custom(rows["custom"])]
     token = b"\x60\x00"
     length = sum((_sizes(part) for part in parts), np.full(count, len(token), np.int64))
-    start = pack(count, constant(MAGIC + b"3\n"), varints(length))
+    start = pack(count, constant(MAGIC + b"%d\n" % WRITTEN_FORMAT), varints(length))
     return pc.binary_join_element_wise(start, *parts, token, _NONE)
 
 
@@ -250,7 +250,6 @@ def _encode_custom(column: pa.ChunkedArray) -> list[pa.Array]:
 _PARSED: Final = pa.schema(list(tables.CATALOG_LEDGERS)[tables.CATALOG_LEDGERS.get_field_index("error") :])
 _PLAIN: Final = tuple(field.name for field in tables.METADATA_FIELDS)
 _MEMBERS: Final = tables.SEGMENTS.value_type.field("members")
-_MESSAGES: Final = 3
 
 
 @cache
@@ -325,7 +324,7 @@ def _decode_messages(messages: ledger_columns.Read) -> tuple[npt.NDArray[np.bool
     hashes = pa.array([_key_hash(password) for password in passwords.dictionary.to_pylist()], pa.binary())
     columns: dict[str, pa.Array] = {
         "error": pa.nulls(len(rows), pa.string()),
-        "format": pa.array(np.full(len(rows), _MESSAGES, np.int8)),
+        "format": pa.array(np.full(len(rows), ledger_columns.FORMAT, np.int8)),
         "state": _list_names(LedgerState).take(pa.array(numbers["state"])),
         "digest": _list_names(Digest).take(pa.array(numbers["digest"])),
         "last_entry": pa.array(numbers["last_entry"], mask=~closed),

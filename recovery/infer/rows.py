@@ -16,14 +16,12 @@ from recovery.infer.refusal import REFUSALS
 from recovery.infer.shape_fit import PATHS, UNDECIDED, Explained, LedgerSegments
 from recovery.model import tables
 from recovery.model.groups import KeyedRuns, group_runs, to_arrow
-from recovery.model.metadata import LedgerState
+from recovery.model.metadata import FORMAT_WITHOUT_PASSWORD, WRITTEN_FORMAT, LedgerState
 
 STATES: Final = (LedgerState.CLOSED, LedgerState.OPEN)
 CLOSED, OPEN = range(len(STATES))
 _GRADES: Final = ("unknown", "assumed", "inferred", "verified", "observed")
 _UNKNOWN, _ASSUMED, _INFERRED, _VERIFIED, _OBSERVED = range(len(_GRADES))
-_FORMAT: Final = 3
-_FORMAT_WITHOUT_PASSWORD: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ def build_table(known: LedgerFacts, explained: Explained, proposals: Proposals) 
         ),
         "reason": _take_text(["", *REFUSALS], proposals.refusal, is_proved),
         "reading": _take_text(list(RecordBasis), reading, is_held),
-        "format": pa.array(np.where(with_password, _FORMAT, _FORMAT_WITHOUT_PASSWORD), pa.int8(), mask=is_held),
+        "format": pa.array(np.where(with_password, WRITTEN_FORMAT, FORMAT_WITHOUT_PASSWORD), pa.int8(), mask=is_held),
         "state": _take_text(STATES, state, is_held),
         "ensemble_size": pa.array(size, pa.int32(), mask=is_held),
         "write_quorum": pa.array(write, pa.int32(), mask=is_held),

@@ -29,6 +29,13 @@ NO_ENTRY: Final = -1
 """Last entry of a ledger without entries, and last add confirmed of a writer without an acknowledgement."""
 
 
+FORMAT_WITHOUT_PASSWORD: Final = 1
+"""The format of records that plans write where a ledger has no password: the others need one."""
+
+WRITTEN_FORMAT: Final = 3
+"""The format of all other records that plans write; it has custom metadata. BookKeeper writes it from 4.9 on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """One segment of a ledger: its first entry, and its ensemble in placement order."""

@@ -192,7 +192,7 @@ SEGMENTS: Final = pa.list_(
 CUSTOM: Final = _list_of(key=_TEXT, value=_BYTES)
 
 METADATA_FIELDS: Final = (
-    _field("format", pa.int8(), null=True, says="of the record: 1 text, 2 and 3 binary"),
+    _field("format", pa.int8(), null=True, says="of the record: 1 lines, 2 protobuf as text, 3 protobuf"),
     _field("state", _TEXT, null=True, says="OPEN, IN_RECOVERY or CLOSED"),
     _field("ensemble_size", _I32, null=True, says="E: bookies of a segment"),
     _field("write_quorum", _I32, null=True, says="W: copies of an entry"),

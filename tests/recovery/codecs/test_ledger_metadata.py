@@ -9,7 +9,7 @@ from recovery.codecs import ledger_metadata as codec
 from recovery.codecs._pb.ledger_metadata_pb2 import LedgerMetadataFormat
 from recovery.errors import FormatError, Reason
 from recovery.model import tables
-from recovery.model.metadata import Digest, LedgerMetadata, LedgerState, Segment
+from recovery.model.metadata import WRITTEN_FORMAT, Digest, LedgerMetadata, LedgerState, Segment
 
 MEMBERS = ("10.0.0.1:3181", "10.0.0.2:3181", "bk-3.example.com:3181")
 CHANGED = ("10.0.0.1:3181", "bookie_four", "bk-3.example.com:3181")
@@ -471,6 +471,11 @@ def test_columns_that_are_no_record_are_the_callers_mistake(changes: dict[str, o
     """A null or an unknown name where a record needs a value stops the whole table; nothing is made up."""
     with pytest.raises(ValueError, match=r"null|without a segment"):
         codec.encode_columns(table(row(CLOSED), row(CLOSED) | changes))
+
+
+def test_columns_are_written_in_the_format_that_plans_name() -> None:
+    """The number in a plan's rows is that of the bytes."""
+    assert codec.read(codec.encode_columns(table(row(CLOSED)))[0].as_py()).metadata.format == WRITTEN_FORMAT
 
 
 def test_wider_segments_and_sliced_chunks_are_taken() -> None:
