@@ -259,7 +259,7 @@ def _format_time(time: datetime) -> str:
 
 def _check_signature(signature: Signature | None, raw: bytes, path: Path | None) -> list[str]:
     if signature is None:
-        return [] if path is None else ["it is not signed, and a key was named"]
+        return [] if path is None else ["it is not signed, although a key was given"]
     if path is not None and read_public_key(path) != signature.public_key:
         return ["another key signed it"]
     return [] if signature.holds(raw) else ["its signature does not hold"]

@@ -541,9 +541,9 @@ def require_undoable(tombstone: Tombstone, sightings: Mapping[str, Sighting] | N
     for bookie in dict.fromkeys((*tombstone.members, *(holder.bookie for holder in tombstone.holders))):
         look = looks.get(bookie)
         if look is None or look.at_ms < taken_ms:
-            raise StepRefusedError(f"its record was removed, and bookie {bookie} was not looked at since")
+            raise StepRefusedError(f"its record was removed, and bookie {bookie} was not read since")
         if look.at_ms > at_ms + SKEW_MS:
-            raise StepRefusedError(f"its record was removed, and bookie {bookie} was looked at later than now")
+            raise StepRefusedError(f"its record was removed, and bookie {bookie} was read later than now")
         if not look.holds:
             raise StepRefusedError(f"its record was removed, and bookie {bookie} does not hold it any more")
         if any(h.released_ms is not None for h in tombstone.holders if h.bookie == bookie):

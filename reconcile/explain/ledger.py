@@ -36,7 +36,8 @@ from recovery.model.metadata import LedgerMetadata, LedgerState
 
 _GUARDS: Final = {
     Guard.LOCK: "under a replication lock of the ledger, made first: no copy is deleted until it is settled",
-    Guard.NAMED: "without a lock: it names all who may hold anything, while replication stays disabled",
+    Guard.NAMED: "without a lock: its record names all bookies that may hold entries, and replication must stay "
+    "disabled",
     Guard.RELEASE: "then its guard's lock is removed: it is settled",
 }
 """What a plan does besides with a ledger's lock."""

@@ -344,7 +344,7 @@ class _Look:
         nodes = [*(f"{writable}/{name}" for name in rw), *(f"{read_only}/{name}" for name in ro)]
         sample = find_thin_ledgers(self._store, self._root, layout, listed.ids, nodes, self._aliases)
         if sample.thin:
-            thin = f"{sample.thin} of {count_noun(sample.looked_at, 'ledger')} looked at ({list_names(sample.names)})"
+            thin = f"{sample.thin} of {count_noun(sample.looked_at, 'ledger')} checked ({list_names(sample.names)})"
             text = (
                 f"{thin} have entries that only one registered bookie has: stop no other bookie before this is repaired"
             )

@@ -208,7 +208,7 @@ def list_changed(wiped: Iterable[Wiped], traces: Mapping[str, Traces]) -> Iterat
             FindingStatement("store", "cookie made in transaction", entry.cookie_txn, "cookies"),
             FindingStatement("store", "ledgers with older records that name it for entries", seen.older, "records"),
             FindingStatement("bookies", "of these, ledgers that it has entries of", seen.older_held, "lists"),
-            FindingStatement("bookies", "of these, ledgers that it lacks entries of", entry.ledgers, "lists"),
+            FindingStatement("bookies", "of these, ledgers of which it lacks entries", entry.ledgers, "lists"),
             FindingStatement("bookies", "seen like this since", entry.since.isoformat(timespec="seconds"), "runs"),
         ]
         if seen.older_unseen:

@@ -51,10 +51,9 @@ _LOCKS: Final = {("lock", "lock"): "locks of guarded ledgers", ("lock", "release
         Exit.FAILED: "the store did not answer, or the journal's disk is full, before anything was written",
         Exit.USAGE: "a plan, a journal or a URI that cannot be used",
         Exit.FOUND: "all was written; its scrutiny has findings that the plan does not have, so the next wave waits",
-        Exit.REFUSED: "a guard refused: not confirmed, not approved as the cluster's policy "
-        "asks for, another cluster's root, bookies that are running or were not "
-        "looked at, an ACL that nothing names, a wave before with findings, with marked ledgers or without a scrutiny, "
-        "replication that is enabled where ledgers are guarded by names alone",
+        Exit.REFUSED: "refused: not confirmed, or not approved as the cluster's policy asks; another cluster's root; "
+        "bookies run or were not read; no ACL is given; an earlier wave has findings, marked ledgers or no scrutiny; "
+        "replication is enabled, and ledgers are guarded by names alone",
         Exit.PARTLY: "stopped midway, or keys were left as they are: run it again with --resume",
     },
     epilog="Example: bkmeta apply plan --metadata zk+hierarchical://zk1:2181/ledgers --confirm 3f9a61c07b2e\n\n"

@@ -270,7 +270,7 @@ def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
         first = "" if report.level == "warning" else "if metadata may be lost: "
         return f"{first}kill -STOP every bookie until it is compared; {ask}"
     if report.coverage.not_scanned:
-        return f"{collect}; not looked at yet: {', '.join(report.coverage.not_scanned[:5])}"
+        return f"{collect}; not read yet: {', '.join(report.coverage.not_scanned[:5])}"
     if lacking:
         return recover
     return (

@@ -363,7 +363,7 @@ def _describe_findings(
             "were lost, too, give earlier ones as --references"
         )
     sides = ", ".join(f"{count} {SHORT[Relation(name)]}" for name, count in sorted(manifest.sides.items()))
-    yield f"looked at: {count_noun(counts.looked_at, 'ledger')}: {sides}"
+    yield f"compared: {count_noun(counts.looked_at, 'ledger')}: {sides}"
     if counts.held_in_store:
         yield f"held by records of an earlier plan, until they are resolved: {counts.held_in_store}"
 

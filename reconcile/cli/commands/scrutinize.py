@@ -338,7 +338,7 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
     details = [
         (
             f"{count_noun(scrutinized.listed, 'ledger')}: {scrutinized.clean} clean, {skipped} skipped, "
-            f"{undecided} undecided, {scrutinized.with_findings} with findings; {scrutinized.rechecked} looked at again"
+            f"{undecided} undecided, {scrutinized.with_findings} with findings; {scrutinized.rechecked} checked again"
         ),
         *(f"skipped: {count} {reason}" for reason, count in sorted(scrutinized.skipped.items())),
         *(f"undecided: {count} {reason}" for reason, count in sorted(scrutinized.undecided.items())),

@@ -36,7 +36,7 @@ _SOME: Final = 5
 
 def describe_verdict(answer: "ImpactAnswer", target: str) -> str:
     """Return the answer in one sentence."""
-    looked_at = f"{count_noun(answer.ledgers, 'ledger')} looked at"
+    looked_at = f"{count_noun(answer.ledgers, 'ledger')} checked"
     if answer.unreadable and answer.verdict != "UNDECIDED":
         names = _list_some(answer.unreadable_sample)
         looked_at += f"; undecided: {count_noun(answer.unreadable, 'record')} cannot be read: {names}"
@@ -232,7 +232,7 @@ def _describe_ground(answer: "ImpactAnswer") -> Iterator[str]:
             undated = count_noun(answer.undated, "ledger")
             yield f"  {undated} without a time of creation may be new: --default-quorum E/W/A names what new ones need"
     else:
-        yield "new ledgers: none that was looked at is of the last day; --default-quorum E/W/A says what they need"
+        yield "new ledgers: no checked ledger was made in the last day; --default-quorum E/W/A names their quorums"
     for statement in answer.declared:
         reason = f", {statement.reason}" if statement.reason else ""
         yield (

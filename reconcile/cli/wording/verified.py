@@ -58,7 +58,7 @@ def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Re
         wrong = "1 ledger or hold is" if verified.wrong == 1 else f"{verified.wrong} ledgers or holds are"
         verdict = f"{wrong} not as they should be: {verdict}"
     if not verified.looked_at:
-        verdict = "no ledger was looked at" + (": the plan restores none" if not verified.ledgers else "")
+        verdict = "no ledger was checked" + (": the plan restores none" if not verified.ledgers else "")
     if guards.gone:
         verdict = f"{count_noun(guards.gone, 'guarded ledger')} without a lock: {verdict}"
     elif guards.reuse_gone or guards.reuse_over:
@@ -73,10 +73,10 @@ def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Re
     details = [f"ledgers of the plan: {verified.ledgers} restored, {verified.held} held"]
     if verified.seed:
         details.append(
-            f"looked at: {count_noun(verified.looked_at, 'ledger')}, drawn with {verified.seed}; the rest may differ"
+            f"checked: {count_noun(verified.looked_at, 'ledger')}, drawn with {verified.seed}; the rest may differ"
         )
     details += [
-        f"entries: {entries.get('readable', 0)} readable of {entries.get('looked_at', 0)} looked at",
+        f"entries: {entries.get('readable', 0)} readable of {entries.get('looked_at', 0)} checked",
         "copies: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(copies.items()) if count),
     ]
     details.append("records: " + _describe_counts(records))

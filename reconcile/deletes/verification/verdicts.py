@@ -195,7 +195,7 @@ def _judge_captures(evidence: DeleteEvidence, rules: Rules, objections: Objectio
     first, second = (capture.rows("ledgers") for capture in evidence.captures)
     limit = max(FEW, int(first * MOST_SHARE))
     if first - second > limit:
-        objections.add_all(UnsafeReason.MASS_ABSENCE, f"{first - second} ledgers went while the store was looked at")
+        objections.add_all(UnsafeReason.MASS_ABSENCE, f"{first - second} ledgers disappeared while the store was read")
     absence = evidence.absence
     if absence is not None and absence.is_mass and rules.absent != absence.gone:
         when = datetime.fromtimestamp(absence.since_ms / 1000, UTC).isoformat(timespec="seconds")
@@ -221,8 +221,8 @@ def _read_records(wanted: WantedLedgers, evidence: DeleteEvidence, objections: O
     never = (stands == _ABSENT) & (stood == _ABSENT)
     changed = (stands != _ABSENT) & (stood != stands)
     objections.add(np.flatnonzero(never), UnsafeReason.NO_RECORD, "the store has no record of it")
-    objections.add(np.flatnonzero(went), UnsafeReason.CHANGED, "its record went while it was looked at")
-    objections.add(np.flatnonzero(changed), UnsafeReason.CHANGED, "its record changed while it was looked at")
+    objections.add(np.flatnonzero(went), UnsafeReason.CHANGED, "its record disappeared while it was checked")
+    objections.add(np.flatnonzero(changed), UnsafeReason.CHANGED, "its record changed while it was checked")
     records = pa.concat_tables(parts).combine_chunks()
     row = records["row"].to_numpy()
     sizes = pc.binary_length(records["raw"]).to_numpy()
@@ -354,19 +354,17 @@ def _require_answers(
     seen = look != _ABSENT
     texts = np.array([f"bookie {name}" for name in names], object)
     unseen = np.flatnonzero(~seen)
-    objections.add(row[unseen], UnsafeReason.HOLDER_UNSEEN, [f"{texts[b]} was not looked at" for b in bookie[unseen]])
+    objections.add(row[unseen], UnsafeReason.HOLDER_UNSEEN, [f"{texts[b]} was not read" for b in bookie[unseen]])
     row, bookie, look = row[seen], bookie[seen], look[seen]
     ended = np.array([item.ended_ms for item in holdings.looks], np.int64)[look]
     started = np.array([item.started_ms for item in holdings.looks], np.int64)[look]
     stale = ended + rules.freshness_ms < evidence.now_ms
-    objections.add(
-        row[stale], UnsafeReason.HOLDER_UNSEEN, [f"{texts[b]} was not looked at lately" for b in bookie[stale]]
-    )
+    objections.add(row[stale], UnsafeReason.HOLDER_UNSEEN, [f"{texts[b]} was not read lately" for b in bookie[stale]])
     ahead = ended > evidence.now_ms + SKEW_MS
-    details = [f"{texts[b]} was looked at later than now: a clock is wrong" for b in bookie[ahead]]
+    details = [f"{texts[b]} was read later than now: a clock is wrong" for b in bookie[ahead]]
     objections.add(row[ahead], UnsafeReason.HOLDER_UNSEEN, details)
     early = started < changed_ms[row]
-    details = [f"{texts[b]} was looked at before the record changed last" for b in bookie[early]]
+    details = [f"{texts[b]} was read before the record changed last" for b in bookie[early]]
     objections.add(row[early], UnsafeReason.HOLDER_UNSEEN, details)
     silent = ~holdings.answered[row, look]
     objections.add(

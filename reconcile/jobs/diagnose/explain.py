@@ -170,7 +170,7 @@ def _describe_seen(request: ExplainRequest, seen: SeenCopies, context: Context) 
         if request.ledger.bucket in run.share:
             age = describe_age((context.now() - run.at).total_seconds())
             lines.append(f"by the scrutiny of {run.at.isoformat(timespec='seconds')}, {age} ago: {place}")
-    return lines or ["no scrutiny that was named looked at this ledger"]
+    return lines or ["no given scrutiny checked this ledger"]
 
 
 def _choose_layout(request: ExplainRequest, sides: list[_Side], plan: Dataset | None) -> Layout | None:

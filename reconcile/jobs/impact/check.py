@@ -89,7 +89,7 @@ def check_impact(request: ImpactRequest, context: Context) -> ImpactAnswer:
         InputError: a bookie or a domain is named that is not there, or something is asked that needs what is missing.
     """
     if request.stable_for > 1 and not is_live(request.uri):
-        problem = "is a copy of a store: it is the same each time that it is looked at"
+        problem = "is a copy of a store: it is the same each time that it is read"
         remedy = "name the store itself, or leave it out"
         raise InputError("the time that is looked back", f"{request.uri} {problem}", remedy)
     if request.out is not None:
@@ -285,7 +285,7 @@ class _Check:
         asked |= {statement.bookie for statement in self._request.unrecoverable}
         unknown = sorted(asked - members - set(total.named))
         if unknown:
-            problem = "has no cookie, is not registered, and no record that was looked at names it"
+            problem = "has no cookie, is not registered, and no record that was read names it"
             remedy = f"the bookies are {', '.join(sorted(members)[:_SOME])}{', …' if len(members) > _SOME else ''}"
             raise InputError(f"bookie {unknown[0]}", problem, remedy)
 

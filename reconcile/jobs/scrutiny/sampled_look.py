@@ -1,7 +1,7 @@
 """Bookies that give no lists: their entries are read, some in each run, so that after N runs each was asked for.
 
 The second look asks the bookies of a suspect for the same entries again, and every such bookie for what is missing:
-whoever has it, or whether all say that they have it not.
+does any bookie have the entries, or do all of them lack them?
 """
 
 from collections.abc import Mapping, Sequence

@@ -358,7 +358,7 @@ def _is_of_namespaces(path: str, namespaces: Collection[str]) -> bool:
 
 
 def _find_lacking_above(store: MetadataStore, created: Collection[str]) -> list[str]:
-    """Return the nodes above some that the store lacks too."""
+    """Return the ancestors of some nodes that the store lacks, too."""
     wanted = {path for key in created for path in _list_above(key)} - set(created)
     nodes: dict[str, Versioned | None] = dict(store.get_many(sorted(wanted)))
     return [path for path, node in sorted(nodes.items()) if node is None]

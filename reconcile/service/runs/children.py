@@ -30,7 +30,7 @@ _TAIL: Final = 2000
 _LONGEST_VERDICT: Final = 300
 """The record in the store has hundreds of them."""
 _SPACE: Final = 1 << 20
-"""Bytes without which a command cannot say what is wrong."""
+"""Free bytes that a command needs to report an error."""
 _EVENT: Final = '{"event"'
 """Begins a line of progress."""
 _TIMES: Final = 5

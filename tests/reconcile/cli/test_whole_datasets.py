@@ -18,7 +18,7 @@ from tests.support.command import environment, run
 from tests.support.inventories import write_inventory
 from tests.support.paths import DATA
 
-WHOLE = "is whole: go on with it"
+WHOLE = "is whole and can be used"
 NOT_YET = "run the same command again"
 RECOVERING: Final = """
 import sys

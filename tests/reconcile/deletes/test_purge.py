@@ -426,7 +426,7 @@ def test_nothing_is_put_back_that_a_bookie_may_have_lost(house: House) -> None:
     house.purge()
     refused = house.undo(LEDGERS[:2], {LEDGERS[1]: see(house, holds=False)})
     assert refused == {
-        LEDGERS[0]: f"its record was removed, and bookie {BOOKIE} was not looked at since",
+        LEDGERS[0]: f"its record was removed, and bookie {BOOKIE} was not read since",
         LEDGERS[1]: f"its record was removed, and bookie {BOOKIE} does not hold it any more",
     }
     assert house.left == []
@@ -454,4 +454,4 @@ def test_a_holder_that_came_later_is_asked_too(house: House) -> None:
     house.purge()
     house.change(add_holder, LEDGERS[:1])
     refused = house.undo(LEDGERS[:1], {LEDGERS[0]: see(house)})
-    assert refused == {LEDGERS[0]: "its record was removed, and bookie bk9:3181 was not looked at since"}
+    assert refused == {LEDGERS[0]: "its record was removed, and bookie bk9:3181 was not read since"}

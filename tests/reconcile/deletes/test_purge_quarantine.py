@@ -167,7 +167,7 @@ def test_an_undo_puts_the_record_back_byte_for_byte(house: House) -> None:
         assert node is not None
         house.store.write([Write(house.cluster.make_key(ledger), value, node.version)])
     refused = house.undo([SECOND, THIRD], {})
-    assert refused[SECOND] == f"its record was removed, and bookie {BOOKIE} was not looked at since"
+    assert refused[SECOND] == f"its record was removed, and bookie {BOOKIE} was not read since"
     assert refused[THIRD].startswith("another program changed the hold")
     earlier = {name: replace(look, at_ms=BEGIN_MS - 1) for name, look in see(house).items()}
     assert house.undo([SECOND], {SECOND: earlier})[SECOND] == refused[SECOND]
@@ -280,5 +280,5 @@ def test_a_look_from_the_quarantine_is_none_from_after_the_purge(house: House) -
     house.now = BEGIN + DAY
     purge(house)
     early = {name: replace(look, at_ms=BEGIN_MS + 5) for name, look in see(house).items()}
-    assert house.undo([FIRST], {FIRST: early})[FIRST].endswith("was not looked at since")
+    assert house.undo([FIRST], {FIRST: early})[FIRST].endswith("was not read since")
     assert house.undo([FIRST], {FIRST: see(house)}) == {}

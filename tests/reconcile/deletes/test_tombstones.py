@@ -197,7 +197,7 @@ def test_an_undo_after_the_purge_needs_every_holder() -> None:
             require_undoable(tombstone, looks, at)
     with pytest.raises(StepRefusedError, match="bookie b1 was seen without it since"):
         require_undoable(late, both, at)
-    with pytest.raises(StepRefusedError, match="bookie b1 was looked at later than now"):
+    with pytest.raises(StepRefusedError, match="bookie b1 was read later than now"):
         require_undoable(purged, both, at - SKEW_MS - 1)
 
 

@@ -26,7 +26,7 @@ from reconcile.words import count_noun
         Exit.DONE: "each ledger is as it was before its delete was requested",
         Exit.FAILED: "the store did not answer, or the journal's disk is full",
         Exit.USAGE: "ledgers, a URI or inventories that cannot be used",
-        Exit.REFUSED: "some cannot be taken back: each says why; the others are",
+        Exit.REFUSED: "some deletes cannot be taken back: each has its reason; the others are taken back",
         Exit.PARTLY: "stopped midway: run the same command again",
     },
     epilog="Example: bkmeta delete undo --metadata zk+hierarchical://zk1:2181/ledgers 123",

@@ -69,7 +69,7 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
         verdict += f", {count_released_holds(counts.released)}"
     if manifest.coverage.not_scanned:
         unseen = len(manifest.coverage.not_scanned)
-        verdict += f"; {count_noun(unseen, 'bookie')} {'was' if unseen == 1 else 'were'} not looked at"
+        verdict += f"; {count_noun(unseen, 'bookie')} {'was' if unseen == 1 else 'were'} not read"
     if overview.problems:
         verdict = f"INVALID, {overview.problems[0]}"
     details = [
@@ -183,7 +183,7 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
 
 def _describe_coverage(coverage: "Coverage") -> Iterator[str]:
     yield f"bookies read: {len(coverage.scanned)}"
-    for names, text in ((coverage.not_scanned, "not looked at"), (coverage.not_complete, "not read completely")):
+    for names, text in ((coverage.not_scanned, "not read"), (coverage.not_complete, "not read completely")):
         if names:
             yield f"{text}: {list_names(names)}"
     if not coverage.members_known_from:

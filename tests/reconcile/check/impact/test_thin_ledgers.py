@@ -63,7 +63,7 @@ def test_nothing_is_said_where_every_entry_has_two_registered_bookies() -> None:
 def test_a_ledger_that_one_registered_bookie_alone_has_is_a_warning() -> None:
     """With the first bookie away the ledger on it and the second could not lose that one, too."""
     [text] = list_warnings(look(("b2", "b3")))
-    assert text.startswith("1 of 3 ledgers looked at (1) have entries that only one registered bookie has")
+    assert text.startswith("1 of 3 ledgers checked (1) have entries that only one registered bookie has")
 
 
 def test_nothing_is_said_where_no_bookie_is_registered() -> None:

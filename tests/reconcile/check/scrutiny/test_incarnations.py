@@ -143,7 +143,7 @@ def test_the_finding_says_since_when_and_how_much_is_left() -> None:
     [found] = list_changed([KNOWN], {"bk1": Traces(older=5, older_held=3, older_unseen=1)})
     said = {one.field: str(one.value) for one in found.statements}
     assert (found.subject, found.bookies, found.unknowns) == ("bk1", ["bk1"], ["the content of its old disks"])
-    assert said["of these, ledgers that it lacks entries of"] == "2"
+    assert said["of these, ledgers of which it lacks entries"] == "2"
     assert said["seen like this since"] == EARLIER.isoformat(timespec="seconds")
     cookies = [(one.side, one.value) for one in found.statements if one.field == "cookie made in transaction"]
     assert cookies == [("earlier", 3), ("store", 100)]

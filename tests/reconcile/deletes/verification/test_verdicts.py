@@ -270,15 +270,15 @@ UNDECIDED: dict[str, dict[str, Any]] = {
     "TOO_YOUNG": {"rules": replace(RULES, min_age_ms=NOW_MS - CREATED_MS + 1)},
     "ARCHIVE_UNREADABLE": {"rules": replace(RULES, archived=True), "archive": None},
     "HOLDER_UNSEEN": {"looks": {"bookies": BOOKIES[:2]}},
-    "HOLDER_UNSEEN: bookie bk1:3181 was not looked at lately": {"rules": replace(RULES, freshness_ms=-1)},
+    "HOLDER_UNSEEN: bookie bk1:3181 was not read lately": {"rules": replace(RULES, freshness_ms=-1)},
     "HOLDER_UNSEEN: bookie bk1:3181 was not read completely": {
         "looks": {"complete": False, "without": {BOOKIES[0]: [1]}}
     },
-    "HOLDER_UNSEEN: bookie bk4:3181 was not looked at": {
+    "HOLDER_UNSEEN: bookie bk4:3181 was not read": {
         "known": know_holder(FOURTH),
         "nodes": make_cookie_node(FOURTH),
     },
-    "HOLDER_UNSEEN: bookie bk1:3181 was looked at later than now": {
+    "HOLDER_UNSEEN: bookie bk1:3181 was read later than now": {
         "looks": {"ended": NOW + timedelta(minutes=5, milliseconds=1)}
     },
     "MASS_ABSENCE: 11 of the 100 ledgers that a verification listed at 2023-11-14T22:13:20+00:00": {
@@ -287,7 +287,7 @@ UNDECIDED: dict[str, dict[str, Any]] = {
     "MASS_ABSENCE: 11 of the 100 ledgers": {"absence": LONG_AGO, "rules": replace(RULES, absent=10)},
     "UNPARSABLE": {"ledger": Broken(ONE)},
     "CHANGED: its record changed": {"ledger": Ledger(LedgerId(0, 50)), "between": come},
-    "HOLDER_UNSEEN: bookie bk1:3181 was looked at before the record changed last": {
+    "HOLDER_UNSEEN: bookie bk1:3181 was read before the record changed last": {
         "looks": {"ended": CREATED - timedelta(milliseconds=1)},
         "rules": ANY_TIME,
     },
@@ -358,7 +358,7 @@ def test_copies_that_cannot_be_judged_are_said_once(tmp_path: Path) -> None:
     dark = Durability({}, frozenset({0}))
     for bookies, said in (
         (BOOKIES, "not every copy can be judged"),
-        (BOOKIES[:2], "bookie bk3:3181 was not looked at"),
+        (BOOKIES[:2], "bookie bk3:3181 was not read"),
     ):
         paths = write_looks(tmp_path / str(len(bookies)), [case.ledger], ended=NOW, bookies=bookies)
         holdings = gather_holdings([open_dataset(path, "inventory") for path in paths], wanted)

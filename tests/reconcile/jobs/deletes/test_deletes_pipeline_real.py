@@ -160,8 +160,8 @@ def test_an_undo_after_the_purge_needs_every_holder(site: Site) -> None:
     site.verify("--due", "--certificate", "c.json")
     old = site.look()
     site.bkmeta("delete", "purge", "--certificate", "c.json")
-    assert "was not looked at since" in site.bkmeta("delete", "undo", 6, code=5).result["refused"]["6"]
-    assert "was not looked at since" in site.bkmeta("delete", "undo", 6, *old, code=5).result["refused"]["6"]
+    assert "was not read since" in site.bkmeta("delete", "undo", 6, code=5).result["refused"]["6"]
+    assert "was not read since" in site.bkmeta("delete", "undo", 6, *old, code=5).result["refused"]["6"]
     gone = site.look(without={"bk2:3181": [6]})
     assert "bk2:3181 does not hold" in site.bkmeta("delete", "undo", 6, *gone, code=5).result["refused"]["6"]
     assert site.bkmeta("delete", "undo", 6, *site.look()).result["put_back"] == ["6"]
@@ -274,7 +274,7 @@ def test_what_a_certificate_names_is_due_when_it_has_ended(site: Site, monkeypat
     Path("key.pem").write_bytes(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     for words, problem in (
         (("foreign.json",), f"is of cluster another at {site.root}; the store is {INSTANCE}"),
-        (("first.json", "--key", "key.pem"), "it is not signed, and a key was named"),
+        (("first.json", "--key", "key.pem"), "it is not signed, although a key was given"),
     ):
         assert problem in site.bkmeta("delete", "purge", "--certificate", *words, code=5).result["verdict"]
     with monkeypatch.context() as patch:
@@ -325,10 +325,10 @@ def test_a_bookie_that_does_not_answer_makes_it_undecided(site: Site) -> None:
     seen = site.verify("10", "--certificate", "c.json", code=4, bookies=("bk1:3181", "bk2:3181"))
     [ledger] = seen["ledgers"]
     assert (ledger["verdict"], ledger["state"]) == ("UNDECIDED", "REQUESTED")
-    assert ledger["reasons"] == ["HOLDER_UNSEEN: bookie bk3:3181 was not looked at"]
+    assert ledger["reasons"] == ["HOLDER_UNSEEN: bookie bk3:3181 was not read"]
     assert not Path("c.json").exists()
     stale = site.verify("10", code=4, ended=days_ago(2))
-    assert any("not looked at lately" in reason for reason in stale["ledgers"][0]["reasons"])
+    assert any("not read lately" in reason for reason in stale["ledgers"][0]["reasons"])
 
 
 def test_a_breaker_asks_for_the_number(site: Site) -> None:
