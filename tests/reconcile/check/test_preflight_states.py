@@ -33,7 +33,7 @@ FREEZE, STOP, COLLECT, ASK = (
     "bkmeta freeze",
     "stop every bookie",
     "if metadata may be lost: kill -STOP every bookie until it is compared; on each bookie's host: bkmeta collect",
-    "connect as who",
+    "connect as an identity",
 )
 STOP_FIRST = "kill -STOP every bookie until it is compared"
 CAPTURE = "bkmeta capture"

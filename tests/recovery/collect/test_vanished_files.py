@@ -76,9 +76,9 @@ def test_the_first_line_says_so_and_the_last_what_to_do(
     monkeypatch.setattr(os, "open", opened)
     done = run(capsys, "collect", "--ledger-dir", made.ledger_dirs[0], "--out", tmp_path / "out", "--processes", 1)
     assert done.code == 3
-    assert done.out.splitlines()[0].startswith("THE BOOKIE DELETES: 1 or more ledgers went")
+    assert done.out.splitlines()[0].startswith("THE BOOKIE DELETES: 1 or more ledgers disappeared")
     assert "the metadata store is lost: stop it now; the cluster is healthy: retention" in done.out.splitlines()[0]
-    assert "the inventory can be used: what went is listed as damage" in done.out
+    assert "the inventory can be used. What disappeared is listed as damage" in done.out
     following = done.out.splitlines()[-1]
     assert following.startswith("next: if the store is lost: kill -STOP")
     assert "If the cluster is healthy: when every bookie's inventory is in" in following

@@ -254,7 +254,7 @@ UNSAFE: dict[str, dict[str, Any]] = {
 }
 UNDECIDED: dict[str, dict[str, Any]] = {
     "CHANGED": {"between": touch},
-    "CHANGED: its record went": {"between": drop},
+    "CHANGED: its record disappeared": {"between": drop},
     "REFERENCES_UNKNOWN": {"problem": "a store did not answer"},
     "REFERENCES_UNKNOWN: a store": {"has_references": False, "problem": "a store did not answer"},
     "REFERENCES_UNKNOWN: no upper layer": {"has_references": False},

@@ -148,7 +148,7 @@ def test_frozen_for_deletes_only_as_others_see_it_and_thawed(
                     nobody.delete(root + key)
             else:
                 nobody.delete(root + key)
-    assert any("clients create" in line for line in run(capsys, *freeze).out.splitlines())
+    assert any("clients still create" in line for line in run(capsys, *freeze).out.splitlines())
     seen = run(capsys, "preflight", "--metadata", uri(zookeeper_server, root), "--json").result
     assert seen["freeze"]["state"] == "deletes-only"
     # What a full freeze takes besides waits to be confirmed.
@@ -157,7 +157,7 @@ def test_frozen_for_deletes_only_as_others_see_it_and_thawed(
     assert run(capsys, *freeze[:-1], "--confirm", more["hash"]).code == 0
     # It holds more than is asked for: clients do not go on.
     held = run(capsys, *freeze)
-    assert (held.code, "clients create" in held.out) == (0, False)
+    assert (held.code, "clients still create" in held.out) == (0, False)
     thaw = ("thaw", "--metadata", uri(zookeeper_server, root), "--accept-unseen", "1")
     waiting = run(capsys, *thaw, "--json").result
     assert run(capsys, *thaw, "--confirm", waiting["hash"]).code == 0
@@ -423,7 +423,7 @@ def test_what_may_go_of_inventories_needs_inventories(option: str, capsys: pytes
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BKMETA_ZK_AUTH", "tool:secret")
         refused = run(capsys, *thaw)
-    assert (refused.code, f"{option}: says what of the inventories may go" in refused.err) == (2, True)
+    assert (refused.code, f"{option}: says how many ledgers of the inventories may be deleted" in refused.err) == (2, True)
 
 
 def test_usage(
