@@ -423,7 +423,10 @@ def test_what_may_go_of_inventories_needs_inventories(option: str, capsys: pytes
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BKMETA_ZK_AUTH", "tool:secret")
         refused = run(capsys, *thaw)
-    assert (refused.code, f"{option}: says how many ledgers of the inventories may be deleted" in refused.err) == (2, True)
+    assert (refused.code, f"{option}: says how many ledgers of the inventories may be deleted" in refused.err) == (
+        2,
+        True,
+    )
 
 
 def test_usage(
