@@ -301,9 +301,8 @@ def _choose_end(held_copies: Copies, solution: Solution, end: int, lac: int, pri
     """Return the last entry that stays; None where that cannot be said.
 
     An entry without a holder ends the ledger if neither it nor any later entry can have been acknowledged. A bookie
-    gets
-    its entries in order: one that lacks some of its share and holds later ones has lost them, and maybe others. One
-    that was wiped may have been any member.
+    gets its entries in order: one that lacks some of its share and holds later ones has lost them, and maybe others.
+    One that was wiped may have been any member.
     """
     least = prior.fewest_acked(solution.ensemble, solution.write)
     low = max(lac + 1, end + 1 - TAIL)
@@ -319,8 +318,9 @@ def _choose_end(held_copies: Copies, solution: Solution, end: int, lac: int, pri
         hole = int(holes[0])
         if low + hole == 0:
             return -1
-        # Where each member was seen, and none can have lost it, BookKeeper's own recovery stops before it, too.
-        is_denied = not (doubt.hiding or doubt.has_unseen or doubt.wiped or unseen[hole])
+        # Where each member was seen, and none can have lost it, BookKeeper's own recovery stops before it, too. But
+        # where one lost a later entry, all may have lost this one.
+        is_denied = not (doubt.hiding or doubt.has_unseen or doubt.wiped or unseen[hole:].any())
         # What is behind it was acknowledged after it, if it was; and it may have been on newcomers that lost it.
         if not is_denied and ((copies[hole:] >= least).any() or copies[hole] + doubt.wiped >= least):
             return None

@@ -114,6 +114,7 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
         ("mixed/tight@foreign", 88001366, 250),
         ("mixed/tended@stale", 89000205, 250),
         ("denied@misreferences", 93002323, 250),
+        ("lost-copies@stale", 98000862, 100),
     ],
 )
 def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: int) -> None:
@@ -126,7 +127,8 @@ def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: in
     A record of another shape than copies repeat; four full copies taken for stripes, as one bookie is in all ledgers;
     a full copy of a bookie that was replaced before anything was acknowledged. An end above all of another ledger's
     record, which names who has the one copy for later entries; a writer's ledger that was deleted before its recovery;
-    an upper layer's length below that of an earlier entry.
+    an upper layer's length below that of an earlier entry; two entries of which all copies are lost, and one member
+    alone shows that it lost any.
     """
     tally = judge.judge(name, seed, ledgers)
     assert not tally.violations, said(tally)

@@ -151,6 +151,18 @@ def test_a_hole_that_nobody_can_have_had_ends_the_ledger(
         assert search._choose_end(own, found, 10, -1, prior, PLAIN) == (8 if behind == 1 else None)
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_member_that_lost_a_later_entry_denies_no_earlier_one(*, lost: bool) -> None:
+    """Nobody has entry 9 of a 4/2 ledger, and those who have 11 were sent 10: where that is gone, so may 9 be.
+
+    Where 10 is there, nothing was lost: no bookie got 9, and BookKeeper's own recovery stops before it.
+    """
+    held = without(without(striped(12, "abcd"), "b", 9), "c", 9, 10)
+    history = solution_of((4, 2), [0], [[0, 1, 2, 3]])
+    copies = copies_of(*(without(held, "d", 10) if lost else held).values())
+    assert search._choose_end(copies, history, 11, 8, prior_of((4, 2)), PLAIN) == (None if lost else 8)
+
+
 def test_one_shape_that_may_have_had_the_entry_is_enough_to_leave_the_end_open() -> None:
     """A ledger of three entries on one bookie, of which others have the first: 1/1 would have lost the second."""
     stated = prior_of((3, 3), stated=(3, 3, 2))
