@@ -196,15 +196,16 @@ def _list_holders(known: LedgerFacts) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, names, type=tables.RECONSTRUCTION.field("holders").type)
 
 
-_FIELDS: Final = ("ensemble_size/write_quorum", "last_entry")
+_FIELDS: Final = ("ensemble_size/write_quorum", "last_entry", "length")
 _READS_AS: Final = (
     "the same entries; checks and repairs would count other copies",
     (
         "another end: entries above it may never have been acknowledged, a recovery may have left them out that asked "
         "a bookie which had lost them, or they are there twice for whoever wrote them again"
     ),
+    "the same entries; the length with an entry above the end, as a recovery counts it that reads only its LAC",
 )
-_SHAPE, _END = range(len(_FIELDS))
+_SHAPE, _END, _LENGTH = range(len(_FIELDS))
 
 
 def _find_acked(known: LedgerFacts, bookies: Ints) -> Ints:
@@ -218,8 +219,22 @@ def _find_acked(known: LedgerFacts, bookies: Ints) -> Ints:
     return highest
 
 
+def _find_counted(known: LedgerFacts, explained: Explained, restored: Mask) -> tuple[Ints, Ints]:
+    """Return ledgers, and lengths that their recovery may have left: those of entries above the end.
+
+    A recovery begins with the largest LAC, and with the length that stands beside it. It counts anew what it reads
+    after that: nothing, where the ledger ends at that LAC.
+    """
+    ledger, length = known.headers.ledger, known.headers.length
+    end = explained.end[ledger]
+    is_counted = restored[ledger] & (known.lac[ledger] == end) & (known.headers.entry > end)
+    is_counted &= length != explained.length[ledger]
+    counted: Ints = np.unique(np.stack([ledger[is_counted], length[is_counted]]), axis=1)
+    return counted[0], counted[1]
+
+
 def _list_alternatives(known: LedgerFacts, explained: Explained, restored: Mask, proposals: Proposals) -> pa.Array:
-    """Return other shapes that explain a ledger, and its other possible ends."""
+    """Return other shapes that explain a ledger, and its other possible ends and lengths."""
     kept = restored[explained.other_ledger]
     ledger, shape = explained.other_ledger[kept], explained.other_shape[kept]
     at_end = explained.end == known.copies.end
@@ -238,16 +253,17 @@ def _list_alternatives(known: LedgerFacts, explained: Explained, restored: Mask,
     weights = np.array([*(shape.weight for shape in explained.shapes), 0.0])
     lowest, highest = (pc.cast(pa.array(ends[shorter]), pa.string()) for ends in (least, highest))
     ends = pc.if_else(pc.equal(lowest, highest), lowest, pc.binary_join_element_wise(lowest, highest, ".."))
-    values = [texts.take(pa.array(shape)), ends]
-    kinds = np.repeat([_SHAPE, _END], [len(part) for part in values])
-    ledgers = np.concatenate([ledger, shorter])
+    counted, lengths = _find_counted(known, explained, restored)
+    values = [texts.take(pa.array(shape)), ends, pc.cast(pa.array(lengths), pa.string())]
+    kinds = np.repeat([_SHAPE, _END, _LENGTH], [len(part) for part in values])
+    ledgers = np.concatenate([ledger, shorter, counted])
     kind = tables.RECONSTRUCTION.field("alternatives").type
     item = pa.StructArray.from_arrays(
         [
             _take_text(_FIELDS, kinds),
             pa.concat_arrays(values),
             _take_text(_READS_AS, kinds),
-            pa.array(np.append(weights[shape], np.zeros(len(shorter)))),
+            pa.array(np.append(weights[shape], np.zeros(len(ledgers) - len(shape)))),
         ],
         fields=list(kind.value_type),
     ).take(pa.array(np.argsort(ledgers, kind="stable")))

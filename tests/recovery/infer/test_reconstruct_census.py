@@ -106,6 +106,23 @@ def test_an_entry_that_no_bookie_got_ends_the_ledger(*, stated: bool) -> None:
     assert find_ends(row)[0].endswith("..12")
 
 
+def test_a_length_that_a_recovery_counted_above_the_end_is_listed() -> None:
+    """The same, and a recovery closed it: with the length beside the largest LAC, which entry 12 has, two above."""
+    shape = (3, 2, 2)
+    world = make_world(shape, 5)
+    members = list(world.bookies)[:3]
+    writer = open_ledger(world, shape, ORDINARY, members)
+    for _ in range(3):
+        writer.send(10)
+    deliver(writer, members[:1], heard=True)
+    assert world.recover(ORDINARY, list, lambda names: names[0])
+    row = judged(world, shape)
+    assert (row["outcome"], row["last_entry"], row["length"]) == ("restored", BEFORE - 1, 10 * BEFORE)
+    assert writer.record.length == 10 * BEFORE + 30
+    # The header of entry 11 was read, too, and has the same LAC.
+    assert [a["value"] for a in row["alternatives"] if a["field"] == "length"] == ["120", "130"]
+
+
 @pytest.mark.parametrize("stated", [False, True], ids=["A unknown", "A stated"])
 def test_an_entry_that_wiped_newcomers_had_does_not(*, stated: bool) -> None:
     """The same rows, but entry 10 was acknowledged by two newcomers, which were wiped since: 11 is kept."""

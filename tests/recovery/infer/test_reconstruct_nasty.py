@@ -31,6 +31,8 @@ ONCE_WRONG: Final = (
     ("reused-same", 1000, 40, Tail.INCLUSIVE, True),
     # The ledger that an id was given to later has no entry: what is claimed is true of the one before.
     ("mixed", 5000, 500, Tail.OPEN, True),
+    # A recovery read the length beside the LAC, of an entry above the end, and nothing after that LAC.
+    ("adv-holes", 98000829, 100, Tail.ACKNOWLEDGED, True),
 )
 
 
