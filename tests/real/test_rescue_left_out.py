@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cases import case_dir, truth
 from tests.support.cluster import bookies_of
-from tests.support.command import call
+from tests.support.command import PROGRAM, call
 from tests.support.rescues import CASE, run_here
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -36,6 +36,7 @@ def test_entries_that_only_a_journal_has_are_saved_and_the_thaw_is_told(
         folders = f"journalDirectories={bookie.journals[0]}\nledgerDirectories={bookie.ledgers[0]}\n"
         conf.write_text(f"metadataServiceUri={uri}\n{folders}")
         text += f'[[bookie]]\nname = "host{bookie.n}"\ntransport = "local"\nconf = {json.dumps(str(conf))}\n'
+        text += f"program = {json.dumps(str(PROGRAM))}\n"
     hosts.write_text(text)
     [folder] = bookies[0].ledgers
     shutil.rmtree(home / folder)

@@ -78,7 +78,8 @@ def test_undo_takes_back_what_an_apply_wrote(uri: str, tmp_path: Path, capsys: p
         opened.store.write([Write(changed, b"changed since", 0)])
     done = run(capsys, *undo, "--confirm", shown.result["hash"], "--json")
     assert (done.code, [left["key"] for left in done.result["left"]]) == (6, ["/00/0000/L0004"])
-    assert everything(uri) == {**before, "/00/0000/L0004": b"changed since"}
+    switch = {"/underreplication/disable": f"bkmeta-freeze {offered['hash']}".encode()}
+    assert everything(uri) == {**before, **switch, "/00/0000/L0004": b"changed since"}
     again = run(capsys, *undo, "--confirm", shown.result["hash"], "--json")
     assert (again.code, again.result["counts"]["done"]) == (6, {})
     # One plain way, said at once whichever is tried: a new journal.
