@@ -52,6 +52,13 @@ def write(folder: DatasetPlace, *batches: pa.Table, secret: bool = False) -> Non
         out.close(coverage={})
 
 
+@pytest.fixture(params=["whole", "by a scan"])
+def both_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files are read whole, large ones by a scan: here small ones by both."""
+    if request.param == "by a scan":
+        monkeypatch.setattr(dataset, "_is_small", lambda _: False)
+
+
 @pytest.fixture
 def small_spills(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make runs spill after a few rows, so that merging happens."""
@@ -79,6 +86,7 @@ def test_rows_come_back_in_bucket_order_however_they_were_given(
     assert not (folder / ".spill").exists()
 
 
+@pytest.mark.usefixtures("both_readers")
 def test_bucket_ranges_cut_a_table_without_loss(tmp_path: Path) -> None:
     """The ranges' rows are the whole table's, range after range."""
     write(tmp_path / "d", ledgers(list(range(500))))
@@ -86,6 +94,8 @@ def test_bucket_ranges_cut_a_table_without_loss(tmp_path: Path) -> None:
     edges = [0, 1, 700, 4000, BUCKETS]
     parts = [found.read("ledgers", buckets=range(a, b)) for a, b in itertools.pairwise(edges)]
     assert pa.concat_tables(parts).equals(found.read("ledgers"))
+    batches = [batch.select(["version"]) for batch in found.batches("ledgers", columns=["version"])]
+    assert pa.concat_tables(batches).equals(found.read("ledgers", columns=["version"]))
 
 
 def test_a_writer_that_dies_leaves_no_dataset_and_the_next_one_starts_afresh(tmp_path: Path) -> None:
@@ -223,6 +233,7 @@ def flipped(content: bytes, at: int) -> bytes:
     return content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :]
 
 
+@pytest.mark.usefixtures("both_readers")
 def test_a_flipped_bit_never_becomes_a_row(tmp_path: Path) -> None:
     """Whichever byte of a part is flipped, in its footer as well: refused by every way of reading."""
     write(tmp_path / "d", ledgers(list(range(50))))
@@ -310,6 +321,7 @@ def rewrite(folder: Path, table: pa.Table, *, version: list[int]) -> None:
     path.write_text(json.dumps(manifest))
 
 
+@pytest.mark.usefixtures("both_readers")
 def test_columns_that_are_not_the_tables_are_damage(tmp_path: Path) -> None:
     """Missing, misnamed, of another type: said with file and column, never read as nulls; a null one may be younger."""
     write(tmp_path / "d", ledgers([1, 2]))
@@ -360,6 +372,7 @@ def test_a_dataset_of_another_kind_or_time_is_refused(tmp_path: Path, change: di
         open_dataset(tmp_path / "d", "catalog")
 
 
+@pytest.mark.usefixtures("both_readers")
 def test_columns_of_an_older_minor_version_are_null(tmp_path: Path) -> None:
     """A part without a newer column is read, with nulls there; unknown columns are left out."""
     write(tmp_path / "d", ledgers([5]))
