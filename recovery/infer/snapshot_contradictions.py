@@ -4,8 +4,9 @@
     key                          bookies know another master key                               held
     digest                       entries were made with another type                           held
     ensemble_size/write_quorum   two bookies repeat the pattern of others                      held
-    last_entry, closed           a LAC is above it; it is above all entries, and nobody lost   held
-                                 any, or others wrote than its members
+    last_entry, closed           a LAC, or entries before a later segment, are above it        held
+                                 it is above all entries, and nobody lost any, or others       held
+                                 wrote than its members
                                  it is above all entries, and bookies were wiped or not seen   itself, copies missing
     last_entry, open             a segment begins behind the end: an entry before it was told  held
     length                       an earlier header, or that of the last entry, has a larger    held
@@ -89,7 +90,7 @@ def find_contradictions(
     if stored.state is LedgerState.CLOSED:
         return [
             *results,
-            *_check_end(known, ledger, read_end(stored)),
+            *_check_end(known, ledger, stored),
             *_check_length(known, ledger, stored),
         ]
     implied = stored.segments[-1].first - 1
@@ -223,10 +224,14 @@ def find_other_stripes(known: LedgerFacts, ledger: int, stored: LedgerMetadata) 
     return Contradiction(SHAPE, f"{ensemble}/{write}", shown, Refusal.TWO_HISTORIES)
 
 
-def _check_end(known: LedgerFacts, ledger: int, end: int) -> Iterator[Contradiction]:
-    lac = int(known.lac[ledger])
+def _check_end(known: LedgerFacts, ledger: int, stored: LedgerMetadata) -> Iterator[Contradiction]:
+    end, lac = read_end(stored), int(known.lac[ledger])
+    seen, implied = int(known.copies.end[ledger]), stored.segments[-1].first - 1
     if lac > end:
         yield Contradiction("last_entry", str(end), f"at least {lac}: a LAC has it", Refusal.TWO_HISTORIES)
+    elif min(seen, implied) > end:
+        shown = f"up to {seen}, and a segment begins at {implied + 1}: what is before it was acknowledged"
+        yield Contradiction("last_entry", str(end), shown, Refusal.TWO_HISTORIES)
 
 
 def _check_length(known: LedgerFacts, ledger: int, stored: LedgerMetadata) -> Iterator[Contradiction]:

@@ -234,6 +234,25 @@ def test_an_open_record_is_contradicted_by_an_end_below_its_last_segment(last: i
     assert [one.field for one in found] == said
 
 
+@pytest.mark.parametrize(
+    ("end", "start", "is_doubted"),
+    [(19, 20, False), (19, 21, True), (19, 50, True), (28, 50, True), (29, 50, False), (28, 29, False)],
+)
+def test_a_closed_record_that_ends_before_its_last_segment_is_not_believed_against_entries(
+    end: int, start: int, *, is_doubted: bool
+) -> None:
+    """A segment begins behind what was acknowledged; where no bookie has an entry above the end, nothing is cut."""
+    (_, row), known = row_of(full(3, 30)), with_headers(told(29))
+    parts = (Segment(0, NAMES[:3]), Segment(start, NAMES[:3]))
+    record = replace(TRUE, write_quorum=3, last_entry=end, length=10 * (end + 1), segments=parts)
+    found = [
+        contradiction
+        for contradiction in contradictions.find_contradictions(known, 0, row, record, row.key)
+        if contradiction.field == "last_entry"
+    ]
+    assert [one.refusal for one in found] == [Refusal.TWO_HISTORIES] * is_doubted
+
+
 def test_a_record_without_an_end_has_no_entry() -> None:
     """As one that is closed at -1."""
     assert [contradictions.read_end(r) for r in (TRUE, replace(TRUE, last_entry=0), OPEN)] == [29, 0, -1]
