@@ -242,13 +242,13 @@ class StoreAdapter(ABC):
             UnavailableError: it does not answer.
         """
 
-    def try_client(self) -> bool:
+    def try_client(self) -> None:
         """Load the client library and make a client that connects to nothing; raises what the library raises.
 
-        Returns:
-            Whether there is one: files have none.
+        Raises:
+            UnsupportedStoreError: not of a live store.
         """
-        return False
+        raise UnsupportedStoreError(self.kind, "files need no client")
 
     def elect(
         self,

@@ -47,7 +47,7 @@ __all__ = [
     "open_feed",
     "open_store",
     "parse_store_uri",
-    "try_clients",
+    "try_client",
 ]
 
 _ADAPTERS: Final[tuple[StoreAdapter, ...]] = (
@@ -74,20 +74,9 @@ _PULSAR_REFUSALS: Final = {
 }
 
 
-def try_clients() -> dict[str, Exception | None]:
-    """Load the client library of each kind of live store, and make a client that connects to nothing.
-
-    Returns:
-        By kind what broke; None: it works.
-    """
-    problems: dict[str, Exception | None] = {}
-    for adapter in _ADAPTERS:
-        try:
-            if adapter.try_client():
-                problems[adapter.kind] = None
-        except Exception as error:  # noqa: BLE001 - whatever keeps the library from working is what was asked for
-            problems[adapter.kind] = error
-    return problems
+def try_client(kind: str) -> None:
+    """Load the client library of a kind of live store; raises what the library raises."""
+    _BY_KIND[kind].try_client()
 
 
 def parse_store_uri(uri: str) -> StoreAddress:

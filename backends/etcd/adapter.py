@@ -58,11 +58,10 @@ class EtcdAdapter(StoreAdapter):
         shown = store if writable else ReadOnlyScannableStore(store)
         return OpenStore(shown, address.root, address.layout_hint, address.uri)
 
-    def try_client(self) -> bool:
+    def try_client(self) -> None:
         from backends.etcd.channel import make_client  # noqa: PLC0415 - grpc, only where it is wanted
 
         make_client("127.0.0.1:1").close()
-        return True
 
     def elect(
         self,

@@ -52,11 +52,10 @@ class ZooKeeperAdapter(PulsarStoreAdapter):
         hosts, path = split_servers(uri, servers.removeprefix("//"), _PORT)
         return StoreAddress(self.kind, uri, hosts, path + ROOT_IN_CHROOT, _PULSAR_LAYOUT)
 
-    def try_client(self) -> bool:
+    def try_client(self) -> None:
         from backends.zookeeper.kazoo_client import Client  # noqa: PLC0415 - only where its client is wanted
 
         Client(hosts="127.0.0.1:1").close()
-        return True
 
     def open(self, address: StoreAddress, connection: Connection, *, writable: bool, moment: str | None) -> OpenStore:
         if moment is not None:

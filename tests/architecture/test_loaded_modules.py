@@ -120,7 +120,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "inspect": ("inspect {odd}", FILES),
     "inspect a log": ("inspect {log}", FILES),
     "inspect --account": ("inspect --account {log}", FILES),
-    "doctor": ("doctor --no-spark", LIVE | {"grpc"}),
+    "doctor": ("doctor --no-spark", ARROW),
 }
 """A command line of each command, and what of the slow it may load."""
 

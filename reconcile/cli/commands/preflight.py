@@ -112,7 +112,9 @@ def preflight(
 
 def _print_first_ten_minutes(uri: str | None, *, to_stderr: bool) -> None:
     click.echo("THE FIRST TEN MINUTES of a store that was lost, emptied or put back from an older copy:", err=to_stderr)
-    click.echo("  (Were ledgers only deleted, and the cluster lives: stop nothing, run bkmeta rescue.)", err=to_stderr)
+    click.echo(
+        "  (If ledgers were only deleted and the cluster lives: stop nothing, run bkmeta rescue.)", err=to_stderr
+    )
     for number, lines in enumerate(first_ten_minutes(uri), 1):
         for at, line in enumerate(lines):
             click.echo(f"  {number}. {line}" if at == 0 else f"     {line}", err=to_stderr)

@@ -10,6 +10,7 @@ import platform
 import re
 import resource
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from backends.errors import AccessDeniedError, BackendError
 from backends.protocols import AccessControl, parse_acl
-from backends.registry import OpenStore, try_clients
+from backends.registry import OpenStore
 from reconcile.jobs.context import Context, throttle
 from reconcile.stores import open_store, require_store_uri
 from reconcile.words import list_names
@@ -58,6 +59,7 @@ _BOOKIE_WAYS: Final = (
 _SCHEMES: Final = frozenset({"world", "auth", "digest", "ip", _SASL, "super", "x509"})
 """Of ZooKeeper's own: whom a session is, or may be, by what is told to it or known of its connection."""
 _ONLY_SPARK: Final = "only work on Spark needs it"
+_TRY_CLIENT: Final = "import sys; from backends.registry import try_client; try_client(sys.argv[1])"
 _AGAIN: Final = "install bkmeta again, alone in an environment: uv tool install bkmeta, or pipx install bkmeta"
 
 
@@ -299,13 +301,21 @@ def _one_place() -> Check:
 
 
 def _try_clients() -> list[Check]:
-    """Say whether the libraries that reach stores work as they are installed: versions alone do not show that."""
-    return [
-        Check(f"client of {kind}", CheckState.OK, "loads")
-        if error is None
-        else Check(f"client of {kind}", CheckState.MISSING, f"{type(error).__name__}: {error}", _AGAIN)
-        for kind, error in try_clients().items()
-    ]
+    """Say whether the libraries that reach stores work as they are installed: versions alone do not show that.
+
+    Each is loaded by a process of its own, because a broken one may end its process.
+    """
+    checks = []
+    for kind in KINDS:
+        words = [sys.executable, "-c", _TRY_CLIENT, kind.name.lower()]
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+        name = f"client of {kind.name}"
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or [f"its process ended with {done.returncode}"]
+            checks.append(Check(name, CheckState.MISSING, lines[-1], _AGAIN))
+        else:
+            checks.append(Check(name, CheckState.OK, "loads"))
+    return checks
 
 
 def _open_files() -> Check:

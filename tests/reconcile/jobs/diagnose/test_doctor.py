@@ -83,17 +83,14 @@ def test_a_package_that_is_missing_or_too_old_is_named(monkeypatch: pytest.Monke
     assert wanted["no-such-spark"].remedy == "pip install 'bkmeta[spark]'"
 
 
-def test_a_client_library_that_does_not_work_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its version is right, and still it makes no client: as etcd3 with a protobuf that its own stubs do not know."""
+def test_a_client_library_that_does_not_work_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its version is right, and still it does not load: as etcd3 with a protobuf that its own stubs do not know."""
     whole = _by_name(doctor.examine(spark=False))
-    assert {whole[f"client of {kind}"].state for kind in ("zookeeper", "etcd")} == {CheckState.OK}
-
-    def refuse(*_: object, **__: object) -> None:
-        raise TypeError("Descriptors cannot be created directly")
-
-    monkeypatch.setattr("backends.etcd.channel.etcd3.client", refuse)
+    assert {whole[f"client of {kind}"].state for kind in ("ZooKeeper", "etcd")} == {CheckState.OK}
+    (tmp_path / "etcd3.py").write_text("raise TypeError('Descriptors cannot be created directly')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     found = _by_name(doctor.examine(spark=False))
-    assert found["client of zookeeper"].state is CheckState.OK
+    assert found["client of ZooKeeper"].state is CheckState.OK
     broken = found["client of etcd"]
     assert (broken.state, broken.found) == (CheckState.MISSING, "TypeError: Descriptors cannot be created directly")
     assert "pipx" in broken.remedy
