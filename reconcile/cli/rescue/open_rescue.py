@@ -338,7 +338,7 @@ class OpenRescue:
         """Whether all bookies that were not read are such as a person said were gone, at least in part."""
         unread = {bookie for kind in ("without_disks", "unresolved", "incomplete") for bookie in coverage[kind]}
         if is_all := bool(unread) and unread <= {bookie for bookie, _ in self.list_given_up()}:
-            self.say(f"  not read: {list_names(sorted(unread))}, of which you said what is gone")
+            self.say(f"  not read: {list_names(sorted(unread))}: you said what of these is gone")
         return is_all
 
     def read_layout(self) -> Layout:

@@ -136,7 +136,7 @@ def ask_for_disks(item: FetchedBookie) -> RescueQuestion:
         return RescueQuestion(f"disks of {item.name}", text, (), _COMES_BACK, "back")
     costs_again = "it ends here; give the host the program (`program`, `copy`) or its disks, then run this again"
     choices = {AGAIN: costs_again, **_COMES_BACK}
-    known = ("the program did not run there: the disks were not looked at",) if item.is_unread else ()
+    known = ("the program did not run there: its disks were not read",) if item.is_unread else ()
     return RescueQuestion(f"disks of {item.name}", text, known, choices, AGAIN if item.is_unread else "back")
 
 
